@@ -1,11 +1,12 @@
 //! The options in the parentheses of `#[compute(…)]`.
 
 use proc_macro2::TokenStream;
+use skyward_python::names::{list, nearest};
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
 use syn::{Ident, LitStr, Path, Token};
 
-use crate::diagnostic::{Errors, list, nearest};
+use crate::diagnostic::Errors;
 
 /// The options of the attribute.
 pub(crate) struct Options {

@@ -1,11 +1,11 @@
 //! Whether a Rust signature and a Python function fit each other.
 
 use quote::ToTokens as _;
+use skyward_python::names::{list, nearest};
+use skyward_python::{Function, Parameter, Scalar};
 
-use crate::diagnostic::{Diagnostic, Place, list, nearest};
-use crate::fit::{Plain, Rust};
-use crate::python::annotation::{Scalar, rust_type};
-use crate::python::function::{Function, Parameter};
+use crate::diagnostic::{Diagnostic, Place};
+use crate::fit::{Plain, Rust, rust_type, written};
 use crate::signature::{ResultShape, Signature};
 
 /// How an argument is passed to Python.
@@ -26,7 +26,9 @@ pub(crate) fn check(signature: &Signature, function: &Function) -> Vec<Diagnosti
                 let message = format!(
                     "`{}` of `{}` ({}) is positional-only (before `/`), but Skyward passes arguments by name\n\
                      move it after the `/`, or remove the `/`",
-                    argument.name, function.name, function.location
+                    argument.name,
+                    function.name,
+                    function.location()
                 );
                 found.push(Diagnostic::new(Place::Argument(index), message));
             }
@@ -62,13 +64,8 @@ pub(crate) fn check(signature: &Signature, function: &Function) -> Vec<Diagnosti
 }
 
 fn check_result(signature: &Signature, function: &Function) -> Option<Diagnostic> {
-    let Function { name, location, .. } = function;
-    if let (Some(at), true) = (&function.first_yield, function.is_async) {
-        let message = format!(
-            "`{name}` is an `async def` with a `yield` ({at}), an asynchronous generator, which a worker does not run\n\
-             make it a `def` that yields, or an `async def` that returns its items as a list"
-        );
-        return Some(Diagnostic::new(Place::Entry, message));
+    if let Some(found) = function.asynchronous_generator() {
+        return Some(found.into());
     }
     // The compiler checks other types, which may be aliases of a stream.
     if function.first_yield.is_some() && signature.result != ResultShape::Unknown {
@@ -90,22 +87,25 @@ fn check_result(signature: &Signature, function: &Function) -> Option<Diagnostic
         Some(ty) => format!("write `-> {ty}`, or "),
         None => String::new(),
     };
-    let message =
-        format!("`{name}` ({location}) returns `{written}`, {clash}\n{advice}change the annotation if it is wrong");
+    let message = format!(
+        "`{}` ({}) returns `{written}`, {clash}\n{advice}change the annotation if it is wrong",
+        function.name,
+        function.location()
+    );
     Some(Diagnostic::new(Place::Output, message))
 }
 
 /// The message and the advice for a generator that is not declared as a stream.
 pub(crate) fn generator(function: &Function) -> (String, &'static str) {
-    let at = function.first_yield.as_deref().unwrap_or(&function.location);
+    let at = function.first_yield.clone().unwrap_or_else(|| function.location());
     let message = format!("`{}` is a generator, because it has a `yield` ({at})", function.name);
     (message, "write `-> Streaming<T>`, where `T` is the type of an item")
 }
 
 /// The message and the advice for a stream whose function is not a generator.
 pub(crate) fn no_generator(function: &Function) -> (String, &'static str) {
-    let Function { name, location, .. } = function;
-    let message = format!("`{name}` ({location}) is no generator: it has no `yield` of its own");
+    let message =
+        format!("`{}` ({}) is no generator: it has no `yield` of its own", function.name, function.location());
     (message, "write `-> T` for what it returns, or let it yield the items")
 }
 
@@ -116,12 +116,13 @@ fn misfit(function: &Function, parameter: &Parameter, ty: &syn::Type) -> Option<
     if plain.can_be_passed(scalars) {
         return None;
     }
-    let Function { name, location, .. } = function;
     let written = parameter.annotation.text.as_deref().unwrap_or_default();
     let advice = rust_type(scalars).map_or_else(String::new, |ty| format!("write `{}: {ty}`, or ", parameter.name));
     Some(format!(
-        "`{name}` ({location}) takes `{}: {written}`, and {} arrives as `{}`\n\
+        "`{}` ({}) takes `{}: {written}`, and {} arrives as `{}`\n\
          {advice}change the annotation if it is wrong",
+        function.name,
+        function.location(),
         parameter.name,
         shown(ty),
         plain.rust.scalar().name()
@@ -156,7 +157,7 @@ fn unknown(function: &Function, name: &str, close: Option<&str>) -> String {
         None if known.is_empty() => "it takes no arguments: remove it".to_owned(),
         None => format!("it takes {}: rename the argument, or remove it", list(known)),
     };
-    format!("`{}` ({}) has no parameter `{name}`\n{rest}", function.name, function.location)
+    format!("`{}` ({}) has no parameter `{name}`\n{rest}", function.name, function.location())
 }
 
 /// The message for a required parameter whose argument some builds leave out.
@@ -170,7 +171,7 @@ pub(crate) fn left_out(function: &Function, parameter: &Parameter) -> String {
 fn required(function: &Function, parameter: &Parameter) -> String {
     let Parameter { name, annotation, .. } = parameter;
     let written = annotation.text.as_ref().map_or_else(|| name.clone(), |annotation| format!("{name}: {annotation}"));
-    format!("`{}` ({}) requires `{written}`", function.name, function.location)
+    format!("`{}` ({}) requires `{written}`", function.name, function.location())
 }
 
 fn missing(function: &Function, parameter: &Parameter) -> String {
@@ -181,7 +182,7 @@ fn missing(function: &Function, parameter: &Parameter) -> String {
             "{required}\nit is positional-only (before `/`), but Skyward passes arguments by name: remove the `/`"
         );
     }
-    let named = || annotation.text.as_deref().and_then(Scalar::named).map(|scalar| scalar.rust().to_owned());
+    let named = || annotation.text.as_deref().and_then(Scalar::named).map(|scalar| written(scalar).to_owned());
     let ty = annotation.scalars.as_ref().and_then(rust_type).or_else(named).unwrap_or_else(|| "…".to_owned());
     format!("{required}\nadd the argument `{name}: {ty}`, or give the parameter a default")
 }
@@ -189,16 +190,14 @@ fn missing(function: &Function, parameter: &Parameter) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::python::module::{Binding, Lines, Module};
-    use crate::python::version::Target;
     use crate::signature::Declaration;
+    use skyward_python::{Entry, Payload};
 
     fn both(rust: &str, python: &str) -> (Signature, Function) {
         let signature = syn::parse_str::<Declaration>(rust).unwrap().check().unwrap();
-        let module = Module::parse("a.py", python, Lines::Own, Target::oldest());
-        match module.find("f") {
-            Some(Binding::Function(function)) => (signature, Function::read(&module, function)),
-            _ => panic!("no f"),
+        match Payload::from_text("a.py", python).entry("f", false) {
+            Ok(Entry::Function { function, .. }) => (signature, *function),
+            other => panic!("no f: {other:?}"),
         }
     }
 

@@ -3,19 +3,15 @@
 use std::path::PathBuf;
 
 use proc_macro2::{Span, TokenStream};
+use skyward_python::names::is_keyword;
+use skyward_python::{Body as PythonBody, BodyEnd, Entry, File, Finding, Function, Kind, Literal, Payload};
 use syn::LitStr;
 
 use crate::args::Options;
 use crate::check::{check, generator, left_out, no_generator, passing};
 use crate::diagnostic::{Diagnostic, Errors, Place};
 use crate::expand::{self, Expected, Made, Source, Text, Unreturned};
-use crate::python::fields;
-use crate::python::function::Function;
-use crate::python::inline::{BodyEnd, Inline, Literal};
-use crate::python::metadata;
-use crate::python::module::Binding;
 use crate::signature::{Body, Declaration, ResultShape, Signature};
-use crate::source::{Entry, Files};
 
 /// Expands a declaration. The output contains errors for all mistakes in it.
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
@@ -84,31 +80,32 @@ fn make(
 
 fn from_files(options: &Options, python: &LitStr, signature: &Signature, errors: &mut Errors) -> Result<Made, Wrong> {
     let error = |found: &Diagnostic| signature.error(found, python, options.entry.as_ref(), options.main.as_ref());
-    let mut report = |found: &[Diagnostic]| found.iter().for_each(|found| errors.push(error(found)));
+    let mut report = |found: Vec<Diagnostic>| found.iter().for_each(|found| errors.push(error(found)));
     // Cargo passes the manifest folder of the compiled crate in this variable.
     let Some(root) = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from) else {
-        report(&[Diagnostic::new(
+        report(vec![Diagnostic::new(
             Place::Source,
             "files are found from `CARGO_MANIFEST_DIR`, which is not set: build with Cargo",
         )]);
         return Err(None);
     };
     let main = options.main.as_ref().map(LitStr::value);
-    let files = Files::read(&root, &python.value(), main.as_deref()).map_err(|found| {
-        report(&[found]);
+    let payload = Payload::read(&root, &python.value(), main.as_deref()).map_err(|found| {
+        report(vec![found.into()]);
         None
     })?;
-    let broken = files.errors();
-    report(&broken);
+    let broken = payload.findings();
+    let is_broken = !broken.is_empty();
+    report(broken.into_iter().map(Diagnostic::from).collect());
     let entry = options.entry.as_ref().map_or_else(|| python_name(signature), LitStr::value);
     let unchecked = options.unchecked.is_some();
-    let (function, joins) = match files.entry(&entry, unchecked) {
+    let (function, joins) = match payload.entry(&entry, unchecked) {
         Ok(Entry::Function { function, joins }) => (Some(function), joins),
         Ok(Entry::Unknown) => (None, None),
         Err(found) => {
             // In a file that does not parse, the entry may only seem to be missing.
-            if broken.is_empty() {
-                report(&[found]);
+            if !is_broken {
+                report(vec![found.into()]);
             }
             return Err(None);
         }
@@ -116,19 +113,21 @@ fn from_files(options: &Options, python: &LitStr, signature: &Signature, errors:
     let function = function.as_deref();
     let compared = function.filter(|_| !unchecked);
     let misfits = compared.map(|function| check(signature, function)).unwrap_or_default();
-    report(&misfits);
+    let fits = misfits.is_empty();
+    report(misfits);
     // A partial syntax tree would produce misleading messages.
-    let expected = compared.filter(|_| broken.is_empty()).and_then(|function| expected(signature, function));
-    if !broken.is_empty() || !misfits.is_empty() {
+    let expected = compared.filter(|_| !is_broken).and_then(|function| expected(signature, function));
+    if is_broken || !fits {
         return Err(expected);
     }
+    let text = |file: &File| (file.path().to_owned(), Text::File(file.source_path().to_owned()));
     let source = Source {
         entry,
         joins,
-        returned: compared.and_then(|function| fields::returned(&files, function)),
-        main: files.main().path.clone(),
+        returned: compared.and_then(|function| payload.returned(function)),
+        main: payload.main().path().to_owned(),
         first_line: 1,
-        files: files.files.into_iter().map(|file| (file.module.path, Text::File(file.include))).collect(),
+        files: payload.files().iter().map(text).collect(),
     };
     let required = compared.map(|function| required(signature, function)).unwrap_or_default();
     Ok(Made { source, passing: passing(signature, function), expected, unreturned: None, required })
@@ -141,7 +140,7 @@ fn from_body(options: &Options, body: &LitStr, signature: &Signature, errors: &m
     let mut reserved = false;
     for (name, place) in std::iter::once((name.as_str(), Place::Name))
         .chain(names.clone().enumerate().map(|(index, name)| (name, Place::Argument(index))))
-        .filter(|(name, _)| KEYWORDS.contains(name))
+        .filter(|(name, _)| is_keyword(name))
     {
         reserved = true;
         report(Diagnostic::new(place, format!("`{name}` is a word of Python's own: choose another name")));
@@ -150,14 +149,13 @@ fn from_body(options: &Options, body: &LitStr, signature: &Signature, errors: &m
         return Err(None);
     }
     let names: Vec<&str> = names.collect();
-    let inline = Inline::new(&name, &names, &body.value(), literal(body));
-    let broken = inline_errors(&inline, &names, options.unchecked.is_some());
+    let python = PythonBody::new(&name, &names, &body.value(), literal(body));
+    let broken = body_errors(&python, options.unchecked.is_some());
     let is_broken = !broken.is_empty();
     broken.into_iter().for_each(|message| report(Diagnostic::new(Place::Source, message)));
-    let Some(Binding::Function(function)) = inline.module.find(&name) else { return Err(None) };
-    let function = Function::read(&inline.module, function);
+    let Some(function) = python.function() else { return Err(None) };
     let mut misfits = check(signature, &function);
-    let unreturned = check_end(&inline, signature, &function).filter(|_| !is_broken);
+    let unreturned = check_end(python.end(), signature, &function).filter(|_| !is_broken);
     let is_open = signature.result == ResultShape::Unknown;
     if let Some(unreturned) = unreturned.as_ref().filter(|_| !is_open) {
         let Unreturned { message, advice, .. } = unreturned;
@@ -172,15 +170,15 @@ fn from_body(options: &Options, body: &LitStr, signature: &Signature, errors: &m
     if !fits {
         return Err(expected);
     }
-    let Inline { module, first_line } = inline;
+    let path = python.path().to_owned();
     let source = Source {
         entry: name,
         // A body has no decorators.
         joins: None,
         returned: None,
-        main: module.path.clone(),
-        first_line,
-        files: vec![(module.path, Text::Inline(module.text))],
+        main: path.clone(),
+        first_line: python.first_line(),
+        files: vec![(path, Text::Inline(python.text().to_owned()))],
     };
     let passing = passing(signature, Some(&function));
     // A result that may be an alias of `()` is the compiler's to judge.
@@ -205,27 +203,22 @@ fn required(signature: &Signature, function: &Function) -> Vec<TokenStream> {
     required.collect()
 }
 
-fn inline_errors(inline: &Inline, arguments: &[&str], unchecked: bool) -> Vec<String> {
-    let mut errors = inline.module.syntax_errors();
-    if !unchecked {
-        let undefined = inline.module.undefined_names(arguments);
-        errors.extend(undefined.into_iter().map(|shown| format!("{shown}\n{AT_RUN_TIME}")));
-    }
-    errors.extend(inline.module.unknown_names());
-    errors.extend(metadata::check(&inline.module.text).into_iter().map(|(line, message)| {
-        let text = inline.module.text.lines().nth(line - 1).unwrap_or("");
-        let number = inline.first_line as usize + line - 1;
-        format!("{}:{number}: {message}\n{number} | {text}", inline.module.path)
-    }));
-    errors
+fn body_errors(body: &PythonBody, unchecked: bool) -> Vec<String> {
+    let is_undefined = |found: &Finding| found.kind() == Kind::Undefined;
+    let refused = body.findings().into_iter().filter(|found| !(unchecked && is_undefined(found)));
+    let shown = |found: Finding| match found.kind() {
+        Kind::Undefined => format!("{found}\n{AT_RUN_TIME}"),
+        _ => found.to_string(),
+    };
+    refused.map(shown).collect()
 }
 
 /// Finds a body without a `return`, which is valid Python and returns None.
-fn check_end(inline: &Inline, signature: &Signature, function: &Function) -> Option<Unreturned> {
+fn check_end(end: BodyEnd, signature: &Signature, function: &Function) -> Option<Unreturned> {
     if function.returns_value || function.first_yield.is_some() {
         return None;
     }
-    match (inline.end(), signature.result) {
+    match (end, signature.result) {
         (BodyEnd::UnusedValue, ResultShape::Value | ResultShape::Option | ResultShape::Unknown) => Some(Unreturned {
             message: "the Python body ends with a value that goes nowhere",
             advice: "write `return` before it",
@@ -269,10 +262,3 @@ fn python_name(signature: &Signature) -> String {
 
 /// The advice below the error of an undefined name.
 const AT_RUN_TIME: &str = "where something defines the name at run time, write `#[compute(unchecked)]`";
-
-/// The keywords of Python.
-const KEYWORDS: [&str; 35] = [
-    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
-    "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal",
-    "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
-];

@@ -2,13 +2,13 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
+use skyward_python::{Class, Shape};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::{Attribute, Block, Ident, Path, Type};
 
 use crate::args::Options;
 use crate::check::Passing;
-use crate::python::fields::Shape;
 use crate::signature::{Argument, Declaration, Signature};
 
 /// A source that is known when the crate compiles.
@@ -250,11 +250,33 @@ fn function(
 
 /// Compares the fields of the result's type with those of the Python class.
 fn check(entry: &str, shape: &Shape, output: &Type, private: &TokenStream) -> TokenStream {
-    let shape = shape.to_tokens(private);
+    let shape = constant(shape, private);
     quote! {
         fn check() -> #private::Result<()> {
             const SHAPE: #private::Shape = #shape;
             <#output as #private::Output>::check_shape(#entry, SHAPE)
+        }
+    }
+}
+
+/// A shape as a constant expression; `private` is where its types are.
+fn constant(shape: &Shape, private: &TokenStream) -> TokenStream {
+    match shape {
+        Shape::Unknown => quote!(#private::Shape::Unknown),
+        Shape::List(inner) => {
+            let inner = constant(inner, private);
+            quote!(#private::Shape::List(&#inner))
+        }
+        Shape::Dict(inner) => {
+            let inner = constant(inner, private);
+            quote!(#private::Shape::Dict(&#inner))
+        }
+        Shape::Class(Class { name, place, fields, .. }) => {
+            let fields = fields.iter().map(|(name, shape)| {
+                let shape = constant(shape, private);
+                quote!((#name, #shape))
+            });
+            quote!(#private::Shape::Class(&#private::Class { name: #name, place: #place, fields: &[#(#fields),*] }))
         }
     }
 }

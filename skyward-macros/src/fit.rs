@@ -6,9 +6,9 @@
 use std::collections::BTreeSet;
 
 use quote::ToTokens as _;
+use skyward_python::Scalar;
 use syn::Type;
 
-use crate::python::annotation::Scalar;
 use crate::signature::{inner, last_segment};
 
 /// A Rust type whose Python counterpart is known.
@@ -109,6 +109,30 @@ impl Rust {
     }
 }
 
+/// The Rust type for a type of Python.
+pub(crate) fn written(scalar: Scalar) -> &'static str {
+    match scalar {
+        Scalar::None => "()",
+        Scalar::Bool => "bool",
+        Scalar::Int => "i64",
+        Scalar::Float => "f64",
+        Scalar::Str => "String",
+        Scalar::Bytes => "Vec<u8>",
+    }
+}
+
+/// The Rust type for what an annotation allows: `Option<f64>` for `float | None`.
+pub(crate) fn rust_type(scalars: &BTreeSet<Scalar>) -> Option<String> {
+    let optional = scalars.contains(&Scalar::None);
+    let mut others = scalars.iter().filter(|scalar| **scalar != Scalar::None);
+    match (others.next(), others.next()) {
+        (None, _) => Some(written(Scalar::None).to_owned()),
+        (Some(only), None) if optional => Some(format!("Option<{}>", written(*only))),
+        (Some(only), None) => Some(written(*only).to_owned()),
+        _ => None,
+    }
+}
+
 fn is_byte(ty: &Type) -> bool {
     ty.to_token_stream().to_string() == "u8"
 }
@@ -165,6 +189,14 @@ mod tests {
             let found: Vec<_> = all.into_iter().filter(|it| plain.can_be_read(&BTreeSet::from([*it]))).collect();
             assert_eq!(found, fitting, "{ty}");
         }
+    }
+
+    #[test]
+    fn there_is_a_rust_type_for_one_scalar() {
+        let set = |scalars: &[Scalar]| rust_type(&scalars.iter().copied().collect());
+        assert_eq!(set(&[Float, Nothing]).as_deref(), Some("Option<f64>"));
+        assert_eq!(set(&[Nothing]).as_deref(), Some("()"));
+        assert_eq!(set(&[Int, Str]), None);
     }
 
     #[test]

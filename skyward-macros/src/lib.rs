@@ -6,9 +6,7 @@ mod compute;
 mod diagnostic;
 mod expand;
 mod fit;
-mod python;
 mod signature;
-mod source;
 
 use proc_macro::TokenStream;
 

@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Count {
         list: bool,
     },
+    /// Checks Python as the macro does; the words go on to the program that does it.
+    PythonCheck(Vec<OsString>),
 }
 
 /// Reads the arguments after the program's name.
@@ -58,6 +60,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>, all: &[Step]) -
             None => Ok(Command::Image),
             Some(other) => Err(unknown("image", &other, &[])),
         },
+        Some("python-check") => parse_python_check(line),
         None | Some("help" | "-h" | "--help") => Ok(Command::Help),
         Some(other) => {
             bail!("there is no command {other:?}; the commands are: {}", COMMANDS.join(", "))
@@ -136,12 +139,22 @@ fn parse_demo(mut line: Parser) -> Result<Command> {
     Ok(Command::Demo(demo))
 }
 
+fn parse_python_check(mut line: Parser) -> Result<Command> {
+    let words: Vec<OsString> = line.raw_args()?.collect();
+    match words.first() {
+        Some(word) if word == "--help" || word == "-h" => Ok(Command::Help),
+        Some(_) => Ok(Command::PythonCheck(words)),
+        None => bail!("`python-check` needs a folder, or files: python-check examples/payloads"),
+    }
+}
+
 fn named(list: &str, all: &[Step]) -> Result<Vec<&'static str>> {
     chosen("step", list, all.iter().map(|step| step.name))
 }
 
 /// The commands, as the error of an unknown one lists them.
-const COMMANDS: [&str; 9] = ["test", "chaos", "bench", "demo", "docs", "fuzz", "image", "count", "help"];
+const COMMANDS: [&str; 10] =
+    ["test", "chaos", "bench", "demo", "docs", "fuzz", "image", "count", "python-check", "help"];
 
 pub(crate) const HELP: &str = "\
 The project's own commands.
@@ -168,14 +181,17 @@ cargo xtask docs --write              writes the generated files again: diagrams
 cargo xtask fuzz                      looks for bytes that break a decoder, a minute for each decoder
 cargo xtask fuzz values --seconds 600 only this decoder, for longer
 
+cargo xtask python-check FOLDER       checks each Python file below the folder as the macro checks a payload of one file
+cargo xtask python-check FILE FILE …  only these files
+
 cargo xtask image                     makes the images for containers, unless the Docker engine has them, and prints their names
 
 cargo xtask count                     counts lines, messages, `impl` blocks, constants of time and public items of the production code
 cargo xtask count --list              everything that is counted, with its file and line
 
 Programs that a step needs are installed into the user's cache folder, if the machine lacks them and a package registry has them.
-The exit code is 0 when every step passed or was skipped, and 1 otherwise; 2 for a wrong command line. Chaos and benches end with
-the exit code of their own programs.
+The exit code is 0 when every step passed or was skipped, and 1 otherwise; 2 for a wrong command line. Chaos, benches and the check of
+Python end with the exit codes of their own programs.
 ";
 
 #[cfg(test)]
@@ -198,7 +214,8 @@ mod tests {
             | Command::Fuzz(_)
             | Command::Docs { .. }
             | Command::Count { .. }
-            | Command::Image => {
+            | Command::Image
+            | Command::PythonCheck(_) => {
                 bail!("no steps")
             }
         }
@@ -281,10 +298,23 @@ mod tests {
     }
 
     #[test]
+    fn the_words_for_the_check_of_python_go_on_to_its_program() {
+        let check = |line: &str| match parse(line.split(' ').map(str::to_owned), &steps())? {
+            Command::PythonCheck(words) => Ok(words),
+            _ => bail!("something else"),
+        };
+        assert_eq!(check("python-check a b.py").unwrap(), ["a", "b.py"]);
+        assert_eq!(check("python-check --all a").unwrap(), ["--all", "a"], "the program refuses it");
+        assert!(check("python-check").unwrap_err().to_string().contains("needs a folder"));
+        assert!(matches!(parse(["python-check", "-h"].map(str::to_owned), &steps()), Ok(Command::Help)));
+    }
+
+    #[test]
     fn a_wrong_command_line_lists_the_alternatives() {
         let message = |arguments: &[&str]| names(arguments).unwrap_err().to_string();
         assert!(
-            message(&["tset"]).ends_with("the commands are: test, chaos, bench, demo, docs, fuzz, image, count, help")
+            message(&["tset"])
+                .ends_with("the commands are: test, chaos, bench, demo, docs, fuzz, image, count, python-check, help")
         );
         for command in COMMANDS {
             let refused = parse([command.to_owned()], &steps()).err().map(|error| error.to_string());

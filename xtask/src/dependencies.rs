@@ -76,12 +76,14 @@ fn crate_of(line: &str) -> Option<(&str, &str)> {
 
 /// Our packages, each with those of ours that it may depend on.
 const DIRECTION: &[(&str, &[&str])] = &[
-    ("skyward-macros", &[]),
+    ("skyward-python", &[]),
+    ("skyward-macros", &["skyward-python"]),
     ("skyward-core", &[]),
     ("skyward-plugins", &["skyward-core"]),
     ("skyward-aws", &["skyward-core"]),
     ("skyward-aws-testkit", &[]),
     ("skyward", &["skyward-macros", "skyward-core", "skyward-plugins", "skyward-aws"]),
+    ("skyward-python-check", &["skyward-python"]),
     ("skyward-tools", &[]),
     ("skyward-bench", &["skyward-tools"]),
     ("skyward-chaos", &["skyward-tools", "skyward"]),

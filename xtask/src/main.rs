@@ -21,6 +21,7 @@ mod modules;
 mod nodes;
 mod programs;
 mod python;
+mod python_check;
 mod release;
 mod rust;
 mod sources;
@@ -63,6 +64,7 @@ fn run() -> anyhow::Result<bool> {
             Err(reason) => println!("SKIPPED: {reason}"),
         },
         Command::Docs { write } => return book::run(write, &Context::discover()?),
+        Command::PythonCheck(words) => return python_check::run(&words, &Context::discover()?),
         Command::Demo(demo) => return demo::run(demo, &Context::discover()?),
         Command::Test(steps) => return step::run_all(&steps, &Context::discover()?),
     }

@@ -51,7 +51,7 @@ fn missing_of(package: &Package) -> impl Iterator<Item = &'static str> {
 }
 
 /// The packages whose public interface users name.
-const COMPARED: [&str; 3] = ["skyward-core", "skyward-plugins", "skyward"];
+const COMPARED: [&str; 4] = ["skyward-core", "skyward-plugins", "skyward-python", "skyward"];
 
 /// With all features but that of a cloud, which would compile its SDK twice.
 fn semver(context: &Context) -> Result<Outcome> {

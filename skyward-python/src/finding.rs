@@ -1,0 +1,238 @@
+//! A problem that a check reports.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+/// A problem in the Python of a payload.
+///
+/// `Display` shows it as the errors of `#[skyward::compute]` do: the place, the message, the line
+/// of Python with a mark below it, and what to do.
+///
+/// ```
+/// use skyward_python::{Kind, Payload};
+///
+/// let payload = Payload::from_text("train.py", "import skyward as sky\nrank = sky.shrad([1])\n");
+/// let finding = &payload.findings()[0];
+/// assert_eq!(finding.kind(), Kind::Skyward);
+/// assert_eq!((finding.path(), finding.line(), finding.column()), ("train.py", Some(2), Some(12)));
+/// assert_eq!(finding.message(), "`skyward` has no `shrad`; did you mean `shard`?");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    kind: Kind,
+    place: Place,
+    /// The message itself has the place in it.
+    names_place: bool,
+    message: String,
+    excerpt: Option<String>,
+    help: Option<String>,
+}
+
+/// What a finding is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A file or folder that does not exist or cannot be read, or a file that is not UTF-8.
+    File,
+    /// The file with the entry, of a folder: `main` does not name one.
+    Main,
+    /// Text that Python's grammar does not allow.
+    Syntax,
+    /// Syntax that the oldest Python which may run the payload does not have.
+    Version,
+    /// What Python's compiler refuses although the grammar allows it.
+    Compiler,
+    /// A name that nothing defines.
+    Undefined,
+    /// A name that the package `skyward` does not have, or a keyword that its function does not
+    /// take.
+    Skyward,
+    /// The metadata (PEP 723).
+    Metadata,
+    /// The entry function.
+    Entry,
+}
+
+/// Where something is in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    path: String,
+    at: At,
+}
+
+/// A part of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    /// The whole file, or folder.
+    File,
+    Line {
+        line: u32,
+        column: Option<NonZeroU32>,
+    },
+    /// A line of the Python text in a Rust file, where escapes hide its lines in that file.
+    TextLine(u32),
+}
+
+impl Finding {
+    pub(crate) fn new(kind: Kind, place: Place, message: impl Into<String>) -> Self {
+        Self { kind, place, names_place: false, message: message.into(), excerpt: None, help: None }
+    }
+
+    /// Does not show the place before the message, which has it in its own words.
+    pub(crate) fn naming_its_place(self) -> Self {
+        Self { names_place: true, ..self }
+    }
+
+    pub(crate) fn with_excerpt(self, excerpt: String) -> Self {
+        Self { excerpt: Some(excerpt), ..self }
+    }
+
+    pub(crate) fn with_help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into()), ..self }
+    }
+
+    /// What it is about.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The file, as the reader of the payload named it.
+    pub fn path(&self) -> &str {
+        &self.place.path
+    }
+
+    /// The line in the file, from 1; `None` for a finding about the whole file.
+    pub fn line(&self) -> Option<u32> {
+        match self.place.at {
+            At::Line { line, .. } => Some(line),
+            At::File | At::TextLine(_) => None,
+        }
+    }
+
+    /// The column in that line, from 1, in characters.
+    pub fn column(&self) -> Option<u32> {
+        match self.place.at {
+            At::Line { column, .. } => column.map(NonZeroU32::get),
+            At::File | At::TextLine(_) => None,
+        }
+    }
+
+    /// What is wrong.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The line of Python with its number, and a mark below it.
+    pub fn excerpt(&self) -> Option<&str> {
+        self.excerpt.as_deref()
+    }
+
+    /// What to do, or what there is instead.
+    pub fn help(&self) -> Option<&str> {
+        self.help.as_deref()
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.names_place && self.place.at != At::File {
+            write!(f, "{}: ", self.place)?;
+        }
+        f.write_str(&self.message)?;
+        [&self.excerpt, &self.help].into_iter().flatten().try_for_each(|part| write!(f, "\n{part}"))
+    }
+}
+
+impl std::error::Error for Finding {}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::File => "file",
+            Self::Main => "main file",
+            Self::Syntax => "syntax",
+            Self::Version => "syntax of a later Python",
+            Self::Compiler => "refused by Python's compiler",
+            Self::Undefined => "undefined name",
+            Self::Skyward => "name of `skyward`",
+            Self::Metadata => "metadata",
+            Self::Entry => "entry",
+        })
+    }
+}
+
+impl Place {
+    pub(crate) fn file(path: impl Into<String>) -> Self {
+        Self { path: path.into(), at: At::File }
+    }
+
+    pub(crate) fn line(path: impl Into<String>, line: usize) -> Self {
+        Self { path: path.into(), at: At::Line { line: number(line), column: None } }
+    }
+
+    pub(crate) fn column(path: impl Into<String>, line: usize, column: usize) -> Self {
+        let column = NonZeroU32::new(number(column));
+        Self { path: path.into(), at: At::Line { line: number(line), column } }
+    }
+
+    pub(crate) fn text_line(path: impl Into<String>, line: usize) -> Self {
+        Self { path: path.into(), at: At::TextLine(number(line)) }
+    }
+
+    /// The number of the line that messages show.
+    pub(crate) fn number(&self) -> Option<u32> {
+        match self.at {
+            At::File => None,
+            At::Line { line, .. } | At::TextLine(line) => Some(line),
+        }
+    }
+}
+
+/// `path:line:column`, as editors take it.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, at } = self;
+        match at {
+            At::File => write!(f, "{path}"),
+            At::Line { line, column: None } => write!(f, "{path}:{line}"),
+            At::Line { line, column: Some(column) } => write!(f, "{path}:{line}:{column}"),
+            At::TextLine(line) => write!(f, "{path}, line {line} of the Python text"),
+        }
+    }
+}
+
+/// A line or column; a text has fewer than 2³² characters.
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_shows_its_place_what_is_wrong_and_what_to_do() {
+        let place = Place::column("a.py", 3, 5);
+        let finding = Finding::new(Kind::Syntax, place.clone(), "wrong").with_help("write it otherwise");
+        assert_eq!(finding.to_string(), "a.py:3:5: wrong\nwrite it otherwise");
+        let finding = finding.with_excerpt("3 | x".to_owned());
+        assert_eq!(finding.to_string(), "a.py:3:5: wrong\n3 | x\nwrite it otherwise");
+        assert_eq!(
+            Finding::new(Kind::Entry, place, "no `f` (a.py:3:5)").naming_its_place().to_string(),
+            "no `f` (a.py:3:5)"
+        );
+        assert_eq!(Finding::new(Kind::File, Place::file("a.py"), "`a.py` is empty").to_string(), "`a.py` is empty");
+    }
+
+    #[test]
+    fn a_finding_has_the_line_of_the_file_where_that_is_known() {
+        let lines = |place: Place| {
+            let finding = Finding::new(Kind::Syntax, place, "");
+            (finding.line(), finding.column())
+        };
+        assert_eq!(lines(Place::column("a.py", 3, 5)), (Some(3), Some(5)));
+        assert_eq!(lines(Place::line("a.py", 3)), (Some(3), None));
+        assert_eq!(lines(Place::text_line("a.rs", 3)), (None, None));
+        assert_eq!(lines(Place::file("a.py")), (None, None));
+    }
+}

@@ -1,0 +1,323 @@
+//! A Python function as a call sees it.
+
+use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
+use ruff_python_ast::{Expr, ParameterWithDefault, Stmt, StmtFunctionDef};
+use ruff_text_size::{Ranged as _, TextRange};
+
+use super::annotation::{Annotation, Annotations};
+use super::finding::Place;
+use super::module::{Binding, Module};
+
+/// A function, its parameters, and whether it is a generator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Function {
+    /// The name behind `def`.
+    pub name: String,
+    /// Whether it is an `async def`.
+    pub is_async: bool,
+    /// Where its name is.
+    pub(crate) place: Place,
+    /// Its parameters in order, without `*args` and `**kwargs`.
+    pub parameters: Vec<Parameter>,
+    /// `**kwargs`: it takes any name.
+    pub takes_any: bool,
+    /// `path:line:column` of the first `yield` of its own.
+    pub first_yield: Option<String>,
+    /// Whether there is a `return` with a value in it.
+    pub returns_value: bool,
+    /// The result's annotation.
+    pub returns: Annotation,
+}
+
+/// A parameter that is not `*args` or `**kwargs`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Parameter {
+    /// Its name.
+    pub name: String,
+    /// It stands before `/`, so it has no name for a caller.
+    pub positional_only: bool,
+    /// Whether a call may leave it out.
+    pub has_default: bool,
+    /// The annotation of its type.
+    pub annotation: Annotation,
+}
+
+impl Function {
+    pub(crate) fn read(module: &Module, function: &StmtFunctionDef) -> Self {
+        let mut flow = Flow::default();
+        flow.visit_body(&function.body);
+        let written = &function.parameters;
+        let is_plain = function.decorator_list.iter().all(|decorator| changes_nothing(module, &decorator.expression));
+        let annotations = is_plain.then(|| Annotations::of(module));
+        let annotation = |written: Option<&Expr>| Annotation {
+            text: written.map(|at| module.text[at.range()].to_owned()),
+            scalars: annotations.as_ref().and_then(|annotations| annotations.read(written)),
+        };
+        let read = |positional_only| {
+            let annotation = &annotation;
+            move |parameter: &ParameterWithDefault| Parameter {
+                name: parameter.name().to_string(),
+                positional_only,
+                has_default: parameter.default.is_some(),
+                annotation: annotation(parameter.parameter.annotation()),
+            }
+        };
+        let by_position = written.posonlyargs.iter().map(read(true));
+        let by_name = written.args.iter().chain(&written.kwonlyargs).map(read(false));
+        Self {
+            name: function.name.to_string(),
+            is_async: function.is_async,
+            place: module.place(function.name.start()),
+            parameters: by_position.chain(by_name).collect(),
+            takes_any: written.kwarg.is_some(),
+            first_yield: flow.first_yield.map(|range| module.locate(range.start())),
+            returns_value: flow.returns_value,
+            returns: annotation(function.returns.as_deref()),
+        }
+    }
+
+    /// `path:line:column` of its name.
+    pub fn location(&self) -> String {
+        self.place.to_string()
+    }
+
+    /// The parameter of this name.
+    pub fn parameter(&self, name: &str) -> Option<&Parameter> {
+        self.parameters.iter().find(|parameter| parameter.name == name)
+    }
+}
+
+/// Whether it is a decorator of the package `skyward`.
+fn changes_nothing(module: &Module, decorator: &Expr) -> bool {
+    let is_skyward = |path: &str| path.split('.').next() == Some("skyward");
+    match decorator {
+        Expr::Call(call) => changes_nothing(module, &call.func),
+        Expr::Attribute(attribute) => changes_nothing(module, &attribute.value),
+        Expr::Name(name) => match module.find(name.id.as_str()) {
+            Some(Binding::Module { path, .. }) => is_skyward(path),
+            Some(Binding::Import { level: 0, module, .. }) => is_skyward(module),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// What a function's own statements do; functions, lambdas and classes in it are their own.
+#[derive(Default)]
+struct Flow {
+    first_yield: Option<TextRange>,
+    returns_value: bool,
+}
+
+impl<'a> Visitor<'a> for Flow {
+    fn visit_stmt(&mut self, statement: &'a Stmt) {
+        match statement {
+            // Defaults, decorators and bases are evaluated out here.
+            Stmt::FunctionDef(function) => {
+                function.decorator_list.iter().for_each(|decorator| self.visit_decorator(decorator));
+                self.visit_parameters(&function.parameters);
+            }
+            Stmt::ClassDef(class) => {
+                class.decorator_list.iter().for_each(|decorator| self.visit_decorator(decorator));
+                if let Some(arguments) = &class.arguments {
+                    self.visit_arguments(arguments);
+                }
+            }
+            Stmt::Return(_) => {
+                self.returns_value |= matches!(statement, Stmt::Return(inner) if inner.value.is_some());
+                walk_stmt(self, statement);
+            }
+            _ => walk_stmt(self, statement),
+        }
+    }
+
+    fn visit_expr(&mut self, expression: &'a Expr) {
+        match expression {
+            Expr::Lambda(_) => {}
+            Expr::Yield(_) | Expr::YieldFrom(_) => {
+                self.first_yield.get_or_insert(expression.range());
+                walk_expr(self, expression);
+            }
+            _ => walk_expr(self, expression),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use indoc::indoc;
+
+    use super::super::module::Lines;
+    use super::super::version::Target;
+    use super::*;
+
+    fn function(text: &str) -> Function {
+        let module = Module::parse("a.py", text, Lines::Own, Target::oldest());
+        assert_eq!(module.syntax_errors(), []);
+        match module.find("f") {
+            Some(Binding::Function(function)) => Function::read(&module, function),
+            _ => panic!("no function f in {text}"),
+        }
+    }
+
+    #[test]
+    fn parameters_are_read() {
+        let f = function("def f(a, /, b: list[int], *rest, c=1, d: str = 'x', **kw): pass\n");
+        let shapes: Vec<_> = f
+            .parameters
+            .iter()
+            .map(|p| (p.name.as_str(), p.positional_only, p.has_default, p.annotation.text.as_deref()))
+            .collect();
+        assert_eq!(
+            shapes,
+            [
+                ("a", true, false, None),
+                ("b", false, false, Some("list[int]")),
+                ("c", false, true, None),
+                ("d", false, true, Some("str")),
+            ]
+        );
+        assert!(f.takes_any);
+        assert_eq!(f.location(), "a.py:1:5");
+    }
+
+    #[test]
+    fn only_its_own_yield_makes_a_generator() {
+        for (text, generator) in [
+            (
+                indoc! {"
+                    def f():
+                        yield 1
+                "},
+                true,
+            ),
+            (
+                indoc! {"
+                    def f():
+                        x = yield from g()
+                "},
+                true,
+            ),
+            (
+                indoc! {"
+                    def f():
+                        return [(yield)]
+                "},
+                true,
+            ),
+            (
+                indoc! {"
+                    def f():
+                        if x:
+                            while y:
+                                yield
+                "},
+                true,
+            ),
+            (
+                indoc! {"
+                    def f():
+                        def g():
+                            yield 1
+                        return g()
+                "},
+                false,
+            ),
+            (
+                indoc! {"
+                    def f():
+                        return lambda: (yield)
+                "},
+                false,
+            ),
+            (
+                indoc! {"
+                    def f():
+                        class C:
+                            def g(self):
+                                yield
+                "},
+                false,
+            ),
+            (
+                indoc! {"
+                    def f():
+                        return list(x for x in y)
+                "},
+                false,
+            ),
+        ] {
+            assert_eq!(function(text).first_yield.is_some(), generator, "{text}");
+        }
+    }
+
+    #[test]
+    fn annotations_count_unless_a_decorator_may_convert_the_values() {
+        for (before, counts) in [
+            ("", true),
+            (
+                indoc! {"
+                    import skyward as sky
+                    @sky.stdout(only='head')
+                    @sky.compute
+                "},
+                true,
+            ),
+            (
+                indoc! {"
+                    from skyward import silent
+                    @silent
+                "},
+                true,
+            ),
+            (
+                indoc! {"
+                    from pydantic import validate_call
+                    @validate_call
+                "},
+                false,
+            ),
+            ("@wraps(g)\n", false),
+        ] {
+            let f = function(&format!("{before}def f(a: str) -> float: pass\n"));
+            assert_eq!(f.parameters[0].annotation.scalars.is_some(), counts, "{before}");
+            assert_eq!(f.returns.scalars.is_some(), counts, "{before}");
+            assert_eq!(f.returns.text.as_deref(), Some("float"));
+        }
+    }
+
+    #[test]
+    fn a_return_with_a_value_is_seen() {
+        for (text, returns_value) in [
+            (
+                indoc! {"
+                    def f():
+                        try:
+                            return 1
+                        finally:
+                            pass
+                "},
+                true,
+            ),
+            (
+                indoc! {"
+                    def f():
+                        return
+                "},
+                false,
+            ),
+            (
+                indoc! {"
+                    def f():
+                        def g():
+                            return 1
+                "},
+                false,
+            ),
+        ] {
+            assert_eq!(function(text).returns_value, returns_value, "{text}");
+        }
+    }
+}

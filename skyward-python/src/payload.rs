@@ -1,0 +1,249 @@
+//! The files of a payload, and the function among them that is called.
+
+use std::fmt;
+use std::path::Path;
+
+use ruff_python_ast::Stmt;
+
+use super::decorators::{Modules, joins};
+use super::fields::{Shape, returned};
+use super::finding::{Finding, Kind, Place};
+use super::function::Function;
+use super::module::{Binding, Lines, Module};
+use super::names::{list, nearest};
+use super::reading::{self, Text};
+use super::version::Target;
+
+/// A file, or the files of a folder, parsed.
+///
+/// A file that does not parse is part of the payload, too: its errors are among the
+/// [findings](Self::findings).
+#[derive(Debug)]
+pub struct Payload {
+    files: Vec<File>,
+    /// The index of the file that has the entry.
+    main: usize,
+}
+
+/// A file of a payload.
+pub struct File {
+    pub(super) module: Module,
+    source: String,
+}
+
+/// What stands behind the name of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// A `def` of the payload.
+    Function {
+        /// The function.
+        function: Box<Function>,
+        /// The framework whose world its decorator joins: `jax`, `torch`, or `unknown` if that is
+        /// decided at run time.
+        joins: Option<&'static str>,
+    },
+    /// The entry exists or may exist, and its parameters are not known.
+    Unknown,
+}
+
+impl Payload {
+    /// Reads what `#[compute(python = "…", main = "…")]` names below `root`, the folder of the
+    /// crate's manifest: a file, or all `.py` files of a folder.
+    ///
+    /// # Errors
+    ///
+    /// If the file or folder does not exist, cannot be read or is not UTF-8; if the path is not
+    /// relative; and if `main` names no file of the folder. The finding lists what there is instead.
+    pub fn read(root: &Path, python: &str, main: Option<&str>) -> Result<Self, Finding> {
+        let (texts, main) = reading::read(root, python, main)?;
+        Ok(Self::parse(texts, main))
+    }
+
+    /// Reads one file, which messages show as `path`.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read or is not UTF-8.
+    pub fn read_file(at: &Path, path: &str) -> Result<Self, Finding> {
+        Ok(Self::from_text(path, reading::read_text(at, path)?))
+    }
+
+    /// The payload of one file with this text, which messages show as `path`.
+    pub fn from_text(path: impl Into<String>, text: impl Into<String>) -> Self {
+        let path = path.into();
+        Self::parse(vec![Text { text: text.into(), source: path.clone(), path }], 0)
+    }
+
+    /// The metadata of the main file says which Python all of them are for.
+    fn parse(texts: Vec<Text>, main: usize) -> Self {
+        let Text { text, path, .. } = &texts[main];
+        let target = Target::of(text, |line| format!("{path}:{line}"));
+        let parse = |Text { text, path, source }| {
+            let module = Module::parse(path, text, Lines::Own, target.clone());
+            File { module, source }
+        };
+        Self { files: texts.into_iter().map(parse).collect(), main }
+    }
+
+    /// All files, in order.
+    pub fn files(&self) -> &[File] {
+        &self.files
+    }
+
+    /// The file that has the entry.
+    pub fn main(&self) -> &File {
+        &self.files[self.main]
+    }
+
+    /// The problems of all files that do not depend on the entry: what Python's grammar and compiler
+    /// refuse, for the oldest Python that `requires-python` allows, or else for 3.10; names of the
+    /// package `skyward` that do not exist; and the metadata of the main file.
+    pub fn findings(&self) -> Vec<Finding> {
+        let mut found = Vec::new();
+        for File { module, .. } in &self.files {
+            found.extend_from_slice(module.syntax_errors());
+            found.extend(module.unknown_names());
+        }
+        let main = &self.main().module;
+        found.extend(main.metadata_errors(|line| Place::column(&*main.path, line, 1)));
+        found
+    }
+
+    /// The names in all files that neither their file nor Python defines. Names that may be defined
+    /// in a hidden way, such as by `exec` or `import *`, count as defined.
+    ///
+    /// They are no errors of `#[skyward::compute]`, which checks names in a [body](crate::Body) only.
+    pub fn undefined_names(&self) -> Vec<Finding> {
+        self.files.iter().flat_map(|file| file.module.undefined_names(None)).collect()
+    }
+
+    /// What keeps functions at the top level of the main file from being entries, however they are
+    /// declared: the name has another meaning at the end of the file, or the function has
+    /// [obstacles](Function::obstacles).
+    pub fn entry_findings(&self) -> Vec<Finding> {
+        let names = self.main().module.function_names();
+        let findings = names.into_iter().map(|name| match self.entry(name, false) {
+            Ok(Entry::Function { function, .. }) => function.obstacles(),
+            Ok(Entry::Unknown) => Vec::new(),
+            Err(found) => vec![found],
+        });
+        findings.flatten().collect()
+    }
+
+    /// The function of this name in the main file, or in the file that the main file imports it
+    /// from. With `unchecked`, the entry may be anything that has this name.
+    ///
+    /// # Errors
+    ///
+    /// If the main file has nothing of this name, or, without `unchecked`, something that is no
+    /// `def` of the payload. The finding lists the functions of the file.
+    pub fn entry(&self, name: &str, unchecked: bool) -> Result<Entry, Finding> {
+        self.find(self.main, name, unchecked, self.files.len())
+    }
+
+    /// The fields of the class that the annotation of a function's result names; `None` if it names
+    /// no class of the payload whose fields are certain.
+    pub fn returned(&self, function: &Function) -> Option<Shape> {
+        returned(self.files.iter().map(|file| &file.module), function)
+    }
+
+    /// Follows imports between the files, at most `hops` times.
+    fn find(&self, index: usize, name: &str, unchecked: bool, hops: usize) -> Result<Entry, Finding> {
+        let module = &self.files[index].module;
+        let (binding, stars) = module.look_up(name);
+        let mut foreign = false;
+        for star in stars.iter().rev() {
+            match self.imported(index, star.level, star.module) {
+                Some(file) if hops > 0 => {
+                    if let Ok(found) = self.find(file, name, unchecked, hops - 1) {
+                        return Ok(found);
+                    }
+                }
+                _ => foreign = true,
+            }
+        }
+        let (what, at) = match binding {
+            Some(Binding::Function(function)) => {
+                let joins = joins(self, index, function);
+                return Ok(Entry::Function { function: Box::new(Function::read(module, function)), joins });
+            }
+            Some(Binding::Import { level, module: from, name: original, at }) => {
+                let file = self.imported(index, level, from);
+                if let Some(file) = file.filter(|_| hops > 0) {
+                    return self.find(file, original, unchecked, hops - 1);
+                }
+                ("imported from elsewhere", at)
+            }
+            Some(Binding::Module { at, .. }) => ("a module", at),
+            Some(Binding::Other { what, at }) => (what, at),
+            // Nobody here knows what is in it.
+            None if foreign => return Ok(Entry::Unknown),
+            None => return Err(self.no_entry(module, name)),
+        };
+        if unchecked {
+            return Ok(Entry::Unknown);
+        }
+        let place = module.place(at.start());
+        let message = format!(
+            "`{name}` is {what} ({place}), so its parameters cannot be checked: the entry is a `def` of the payload's own"
+        );
+        let found = Finding::new(Kind::Entry, place, message).naming_its_place();
+        Err(found.with_help("write a function that calls it, or add the option `unchecked`"))
+    }
+
+    fn no_entry(&self, module: &Module, name: &str) -> Finding {
+        let names = module.function_names();
+        let rest = match nearest(name, names.iter().copied()) {
+            Some(close) => format!("did you mean `{close}`? it has {}", list(names)),
+            None if names.is_empty() => "it has no function at its top level".to_owned(),
+            None => format!("it has {}: name one with `entry = \"…\"`", list(names)),
+        };
+        let message = format!("`{}` has no function `{name}` at its top level", module.path);
+        Finding::new(Kind::Entry, Place::file(&*module.path), message).with_help(rest)
+    }
+}
+
+impl File {
+    /// The path that messages and tracebacks show: of a file in a folder, from the name of the folder
+    /// on.
+    pub fn path(&self) -> &str {
+        &self.module.path
+    }
+
+    /// The path that the file was read from, relative to the root.
+    pub fn source_path(&self) -> &str {
+        &self.source
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File").field("path", &self.path()).field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl Modules for Payload {
+    fn statements(&self, file: usize) -> &[Stmt] {
+        self.files[file].module.statements()
+    }
+
+    fn imported(&self, importer: usize, level: u32, from: &str) -> Option<usize> {
+        let importer = &self.files[importer].module.path;
+        let mut folder: Vec<&str> = importer.split('/').collect();
+        folder.pop();
+        let inner = from.replace('.', "/");
+        let tried = |folder: &[&str]| {
+            let parts = folder.iter().copied().chain([&*inner]).filter(|part| !part.is_empty());
+            let stem = parts.collect::<Vec<_>>().join("/");
+            let paths = [format!("{stem}.py"), format!("{stem}/__init__.py")];
+            self.files.iter().position(|file| paths.contains(&file.module.path))
+        };
+        match level {
+            0 => tried(&[]).or_else(|| tried(&folder)),
+            _ => tried(folder.get(..folder.len().checked_sub(level as usize - 1)?)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+use std::fs;
+use std::path::PathBuf;
+
+use indoc::indoc;
+
+use super::*;
+
+/// A folder of its own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str, files: &[(&str, &[u8])]) -> Self {
+        let path = std::env::temp_dir().join(format!("skyward-python-{}-{name}", std::process::id()));
+        for (file, text) in files {
+            let at = path.join(file);
+            fs::create_dir_all(at.parent().unwrap()).unwrap();
+            fs::write(at, text).unwrap();
+        }
+        Self(path)
+    }
+
+    fn read(&self, python: &str, main: Option<&str>) -> Result<Payload, Finding> {
+        Payload::read(&self.0, python, main)
+    }
+
+    fn refused(&self, python: &str, main: Option<&str>) -> (Kind, String) {
+        let found = self.read(python, main).unwrap_err();
+        (found.kind(), found.to_string())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn function(payload: &Payload, name: &str) -> Function {
+    match payload.entry(name, false) {
+        Ok(Entry::Function { function, .. }) => *function,
+        Ok(Entry::Unknown) => panic!("`{name}` is not known"),
+        Err(found) => panic!("{found}"),
+    }
+}
+
+fn package(name: &str) -> Folder {
+    Folder::new(
+        name,
+        &[
+            (
+                "payloads/trainer/__init__.py",
+                indoc! {b"
+                    from .train import run as train
+                    from trainer.deep import x, numpy
+                "},
+            ),
+            ("payloads/trainer/train.py", b"from deep.leaf import run\n"),
+            (
+                "payloads/trainer/deep/__init__.py",
+                indoc! {b"
+                    import numpy
+                    x = 1
+                "},
+            ),
+            (
+                "payloads/trainer/deep/leaf.py",
+                indoc! {b"
+                    def run(a): pass
+                    async def slow(): pass
+                "},
+            ),
+            ("payloads/trainer/__pycache__/train.py", b"not python"),
+            ("payloads/trainer/notes.txt", b""),
+            ("payloads/train.py", b"def train(a): pass\n"),
+        ],
+    )
+}
+
+#[test]
+fn a_file_is_read() {
+    let folder = package("file");
+    for (python, path) in [
+        ("payloads/train.py", "payloads/train.py"),
+        ("payloads/../payloads/./train.py", "payloads/train.py"),
+        ("payloads/trainer/../../payloads/train.py", "payloads/train.py"),
+    ] {
+        let payload = folder.read(python, None).unwrap();
+        assert_eq!(payload.main().path(), path);
+        assert_eq!(payload.files()[0].source_path(), python);
+    }
+}
+
+#[test]
+fn a_folder_is_read_whole_and_entries_are_followed() {
+    let folder = package("folder");
+    let payload = folder.read("payloads/trainer", None).unwrap();
+    let paths: Vec<_> = payload.files().iter().map(File::path).collect();
+    assert_eq!(paths, ["trainer/__init__.py", "trainer/deep/__init__.py", "trainer/deep/leaf.py", "trainer/train.py"]);
+    assert_eq!(payload.files()[2].source_path(), "payloads/trainer/deep/leaf.py");
+    assert_eq!(payload.main().path(), "trainer/__init__.py");
+    assert_eq!(function(&payload, "train").location(), "trainer/deep/leaf.py:1:5");
+
+    let error = payload.entry("x", false).unwrap_err();
+    assert!(error.to_string().contains("assigned (trainer/deep/__init__.py:2:1)"), "{error}");
+    assert!(error.to_string().contains("or add the option `unchecked`"), "{error}");
+    assert!(matches!(payload.entry("x", true), Ok(Entry::Unknown)));
+    let error = payload.entry("numpy", false).unwrap_err();
+    assert!(error.to_string().contains("a module (trainer/deep/__init__.py:1:1)"), "{error}");
+
+    let payload = folder.read("payloads/trainer/", Some("deep/leaf.py")).unwrap();
+    assert_eq!(payload.main().path(), "trainer/deep/leaf.py");
+    assert_eq!(payload.files()[0].source_path(), "payloads/trainer/__init__.py");
+    assert!(function(&payload, "slow").is_async);
+}
+
+#[test]
+fn an_entry_may_come_from_an_import_of_everything() {
+    let folder = Folder::new(
+        "star",
+        &[
+            (
+                "p/__init__.py",
+                indoc! {b"
+                    from .impl import *
+                    from numpy.random import *
+
+                    def other(b): pass
+                "},
+            ),
+            (
+                "p/impl.py",
+                indoc! {b"
+                    def train(a): pass
+                    def other(c): pass
+                "},
+            ),
+            (
+                "p/late.py",
+                indoc! {b"
+                    def train(b): pass
+                    from .impl import *
+                "},
+            ),
+            ("one.py", b"from .impl import *\n"),
+            ("none.py", b"import x\n"),
+        ],
+    );
+    let payload = folder.read("p", None).unwrap();
+    assert_eq!(function(&payload, "train").location(), "p/impl.py:1:5");
+    assert_eq!(function(&payload, "other").location(), "p/__init__.py:4:5", "the last one holds");
+    assert!(matches!(payload.entry("uniform", false), Ok(Entry::Unknown)), "it may be in numpy");
+    let payload = folder.read("p", Some("late.py")).unwrap();
+    assert_eq!(function(&payload, "train").location(), "p/impl.py:1:5");
+    assert!(payload.entry("trian", false).is_err(), "it is in neither");
+    let payload = folder.read("one.py", None).unwrap();
+    assert!(matches!(payload.entry("train", false), Ok(Entry::Unknown)));
+    let payload = folder.read("none.py", None).unwrap();
+    assert!(payload.entry("train", true).is_err());
+}
+
+#[test]
+fn what_runs_in_a_program_alone_binds_no_entry() {
+    let folder = Folder::new(
+        "program",
+        &[(
+            "main.py",
+            indoc! {b"
+                def train(a): pass
+                if __name__ == '__main__':
+                    train = train(1)
+                    def helper(): pass
+            "},
+        )],
+    );
+    let payload = folder.read("main.py", None).unwrap();
+    assert_eq!(function(&payload, "train").location(), "main.py:1:5");
+    let error = payload.entry("helper", false).unwrap_err();
+    assert!(error.to_string().contains("it has `train`:"), "{error}");
+}
+
+#[test]
+fn the_metadata_of_the_main_file_says_which_python_all_are_for() {
+    let folder = Folder::new(
+        "version",
+        &[
+            (
+                "p/__init__.py",
+                indoc! {b"
+                    # /// script
+                    # requires-python = '>=3.11'
+                    # ///
+                    from .a import f
+                "},
+            ),
+            (
+                "p/a.py",
+                indoc! {b"
+                    type A = int
+                    try:
+                        pass
+                    except* ValueError:
+                        pass
+                "},
+            ),
+        ],
+    );
+    let errors = folder.read("p", None).unwrap().findings();
+    assert_eq!(errors.len(), 1, "{errors:#?}");
+    assert_eq!(
+        errors[0].to_string(),
+        "p/a.py:1:1: cannot use `type` alias statement before Python 3.12\n1 | type A = int\n  | ^^^^\n\
+         `requires-python = \">=3.11\"` (p/__init__.py:2) allows Python 3.11: write it for 3.11, or raise that to \">=3.12\""
+    );
+    let errors = folder.read("p", Some("a.py")).unwrap().findings();
+    assert_eq!(errors.len(), 2, "nodes may have 3.10: {errors:#?}");
+}
+
+#[test]
+fn a_missing_entry_lists_the_functions() {
+    let folder = package("entry");
+    let payload = folder.read("payloads/train.py", None).unwrap();
+    let error = payload.entry("tran", false).unwrap_err();
+    assert_eq!(error.kind(), Kind::Entry);
+    assert!(error.to_string().contains("did you mean `train`?"), "{error}");
+}
+
+#[test]
+fn a_missing_file_lists_what_is_there() {
+    let folder = package("missing");
+    let (kind, message) = folder.refused("payloads/trian.py", None);
+    assert_eq!(kind, Kind::File);
+    assert!(message.contains("did you mean `payloads/train.py`?"), "{message}");
+    assert!(message.contains("`payloads` holds `train.py` and `trainer/`"), "{message}");
+    let (_, message) = folder.refused("paylods/train.py", None);
+    assert!(message.contains("did you mean `payloads/train.py`?") && message.contains("`.` holds"), "{message}");
+    let (_, message) = folder.refused("payloads/trainer/deep/x/y.py", None);
+    assert!(message.contains("`payloads/trainer/deep` holds `__init__.py` and `leaf.py`"), "{message}");
+}
+
+#[test]
+fn paths_of_one_machine_are_refused() {
+    let folder = package("absolute");
+    for path in ["/etc/train.py", "~/train.py"] {
+        assert!(folder.refused(path, None).1.contains("one machine only"));
+    }
+    assert!(folder.refused("", None).1.contains("empty"));
+}
+
+#[test]
+fn the_main_file_must_be_there() {
+    let folder = package("main");
+    let (kind, message) = folder.refused("payloads/trainer", Some("trian.py"));
+    assert_eq!(kind, Kind::Main);
+    assert!(message.contains("did you mean `train.py`?"), "{message}");
+    assert!(folder.refused("payloads", None).1.contains("has no `__init__.py`"));
+    assert!(folder.refused("payloads/train.py", Some("x.py")).1.contains("remove `main`"));
+    assert!(folder.refused("payloads/trainer/__pycache__/..", Some("x")).1.contains("no `x`"));
+}
+
+#[test]
+fn files_are_utf_8() {
+    let folder = Folder::new(
+        "utf8",
+        &[("latin.py", b"a = 1\nb = '\xfc'\n"), ("mark.py", b"\xef\xbb\xbfa = 1\n"), ("empty/a.txt", b"")],
+    );
+    assert!(folder.refused("latin.py", None).1.contains("first in line 2"));
+    assert!(folder.refused("mark.py", None).1.contains("byte order mark"));
+    assert!(folder.refused("empty", None).1.contains("no Python file"));
+}
+
+#[test]
+fn errors_of_all_files_are_reported() {
+    let folder = Folder::new(
+        "errors",
+        &[
+            (
+                "p/__init__.py",
+                indoc! {b"
+                    # /// script
+                    # dependencies = 1
+                    # ///
+                    from .a import f
+                "},
+            ),
+            ("p/a.py", b"def f(: pass\n"),
+        ],
+    );
+    let errors = folder.read("p", None).unwrap().findings();
+    assert!(errors.iter().any(|error| error.to_string().starts_with("p/a.py:1:7: ")), "{errors:#?}");
+    assert!(errors.iter().any(|error| error.to_string().starts_with("p/__init__.py:2:1: ")), "{errors:#?}");
+}
