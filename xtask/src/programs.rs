@@ -45,7 +45,10 @@ pub(crate) fn build<'a>(
 /// time, so several run at once. What each writes is shown in one piece when it has ended.
 pub(crate) fn run(mut programs: Vec<Program>, which: Which, context: &Context, checks: &mut Checks) -> Result<()> {
     programs.sort_by_key(|program| !LONG.contains(&program.name.as_str()));
-    let variables = variables(&programs, context)?;
+    let mut variables = variables(&programs, context)?;
+    if which != Which::Plain {
+        variables.push(("RUST_TEST_THREADS", THREADS.into()));
+    }
     let console = Console::current();
     let queue = Mutex::new(VecDeque::from(programs));
     let (sender, ended) = mpsc::channel();
@@ -125,7 +128,9 @@ fn programs(messages: &str) -> Vec<Program> {
 }
 
 /// Programs at the same time.
-const AT_ONCE: usize = 3;
+const AT_ONCE: usize = 2;
+/// Tests of a program at the same time, among which are those that wait for machines.
+const THREADS: &str = "3";
 /// Programs that take longer than all others, so they begin first.
 const LONG: [&str; 1] = ["long_calls"];
 

@@ -28,7 +28,8 @@ pub struct Need {
 }
 
 /// The Needs that tests may name.
-static ALL: [&Need; 15] = [
+static ALL: [&Need; 16] = [
+    &TIME,
     &SSHD,
     &DOCKER,
     &MOTO,
@@ -45,6 +46,9 @@ static ALL: [&Need; 15] = [
     &BUSYBOX,
     &DPKG,
 ];
+
+/// More than half a minute of waiting: a fast run leaves such a test to a whole one.
+static TIME: Need = Need::program("time", &[]);
 
 /// OpenSSH's server, which tests start as the current user.
 pub static SSHD: Need = Need::program("sshd", &[("sshd", "openssh-server")]);
