@@ -6,8 +6,8 @@ use std::fs;
 use anyhow::{Context as _, Result};
 
 use crate::context::Context;
-use crate::dependencies::is_cloud_sdk;
 use crate::metadata::Package;
+use crate::sdk;
 use crate::step::{Checks, Outcome, Step};
 
 pub(crate) fn steps() -> Vec<Step> {
@@ -24,7 +24,7 @@ fn features(context: &Context) -> Result<Outcome> {
     let mut count = 0;
     // The SDK of a cloud takes minutes and gigabytes for each set of features. Packages that need
     // it have no features of their own, and the lints check them with all features.
-    let is_light = |package: &&Package| package.has_library() && !is_cloud_sdk(&package.name);
+    let is_light = |package: &&Package| package.has_library() && !sdk::is_of_cloud(&package.name);
     for package in context.workspace.packages.iter().filter(is_light) {
         let check = || {
             let check =

@@ -30,6 +30,7 @@ mod programs;
 mod python;
 mod release;
 mod rust;
+mod sdk;
 #[path = "../../skyward-core/tests/support/sshd.rs"]
 mod sshd;
 mod step;

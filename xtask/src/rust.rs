@@ -6,12 +6,12 @@ use anyhow::{Context as _, Result};
 
 use crate::book::html;
 use crate::context::Context;
-use crate::dependencies::is_cloud_sdk;
 use crate::environment::Environment;
 use crate::metadata::Package;
 use crate::openssh;
 use crate::process::Run;
 use crate::programs;
+use crate::sdk;
 use crate::step::{Checks, Outcome, Step};
 
 pub(crate) fn lint_steps() -> Vec<Step> {
@@ -43,7 +43,7 @@ fn clippy(context: &Context) -> Result<Outcome> {
     // These packages have no features, and with the features of the others the SDK of a cloud would
     // be compiled once more.
     let names = context.workspace.packages.iter().map(|package| package.name.as_str());
-    let heavy = names.filter(|name| is_cloud_sdk(name)).flat_map(|name| ["--exclude", name]);
+    let heavy = names.filter(|name| sdk::is_of_cloud(name)).flat_map(|name| ["--exclude", name]);
     checks.run(&clippy().args(heavy).args(["--", "-D", "warnings"]))?;
     checks.run(&clippy().args(["--all-features", "--", "-D", "warnings"]))?;
     checks.outcome("")
