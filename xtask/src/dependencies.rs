@@ -11,7 +11,8 @@ use crate::step::{Checks, Outcome, Step};
 pub(crate) fn steps() -> Vec<Step> {
     vec![Step {
         name: "dependencies",
-        about: "the default features pull no cloud SDK, and the packages depend on each other one way",
+        about: "the default features pull no cloud SDK, which all packages build with the same features, and the \
+                packages depend on each other one way",
         run: dependencies,
     }]
 }
@@ -35,6 +36,7 @@ fn dependencies(context: &Context) -> Result<Outcome> {
     for (name, _) in crates.iter().filter(|(name, _)| sdk::is_of_cloud(name)) {
         checks.fail(format!("the default features pull the cloud SDK crate {name}"));
     }
+    sdk::compare_features(context, &mut checks)?;
     checks.outcome(format!("a service compiles {} crates with the default features", crates.len()))
 }
 
@@ -51,7 +53,7 @@ const DIRECTION: &[(&str, &[&str])] = &[
     ("skyward-core", &[]),
     ("skyward-plugins", &["skyward-core"]),
     ("skyward-aws", &["skyward-core"]),
-    ("skyward-aws-testkit", &[]),
+    ("skyward-aws-testkit", &["skyward-macros"]),
     ("skyward", &["skyward-macros", "skyward-core", "skyward-plugins", "skyward-aws"]),
     ("xtask", &[]),
 ];

@@ -24,7 +24,7 @@ fn features(context: &Context) -> Result<Outcome> {
     let mut count = 0;
     // The SDK of a cloud takes minutes and gigabytes for each set of features. Packages that need
     // it have no features of their own, and the lints check them with all features.
-    let is_light = |package: &&Package| package.has_library() && !sdk::is_of_cloud(&package.name);
+    let is_light = |package: &&Package| package.has_library() && !sdk::is_needed_by(package);
     for package in context.workspace.packages.iter().filter(is_light) {
         let check = || {
             let check =

@@ -38,6 +38,8 @@ pub(crate) struct Dependency {
     pub(crate) name: String,
     /// `dev`, `build`, or nothing for an ordinary one.
     kind: Option<String>,
+    pub(crate) optional: bool,
+    pub(crate) features: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -93,11 +95,32 @@ impl Package {
     }
 }
 
-/// The feature that needs the SDK of a cloud.
-const CLOUD: &str = "aws";
-
 impl Dependency {
     pub(crate) fn is_for_tests(&self) -> bool {
         self.kind.as_deref() == Some("dev")
+    }
+}
+
+/// The feature that needs the SDK of a cloud.
+pub(crate) const CLOUD: &str = "aws";
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn package(features: &str, dependencies: &str) -> Package {
+        let text = format!(
+            r#"{{"name": "p", "rust_version": null, "repository": null, "description": null, "readme": null,
+                "keywords": [], "categories": [], "publish": null, "manifest_path": "/p/Cargo.toml",
+                "features": {features}, "dependencies": [{dependencies}], "targets": []}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    pub(crate) fn dependency(name: &str, kind: &str, optional: bool, default: bool, features: &str) -> String {
+        format!(
+            r#"{{"name": "{name}", "kind": {kind}, "optional": {optional}, "uses_default_features": {default},
+                "features": {features}}}"#
+        )
     }
 }

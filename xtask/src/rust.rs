@@ -42,8 +42,8 @@ fn clippy(context: &Context) -> Result<Outcome> {
     let clippy = || context.cargo(["clippy", "--workspace", "--all-targets"]);
     // These packages have no features, and with the features of the others the SDK of a cloud would
     // be compiled once more.
-    let names = context.workspace.packages.iter().map(|package| package.name.as_str());
-    let heavy = names.filter(|name| sdk::is_of_cloud(name)).flat_map(|name| ["--exclude", name]);
+    let heavy = context.workspace.packages.iter().filter(|package| sdk::is_needed_by(package));
+    let heavy = heavy.flat_map(|package| ["--exclude", package.name.as_str()]);
     checks.run(&clippy().args(heavy).args(["--", "-D", "warnings"]))?;
     checks.run(&clippy().args(["--all-features", "--", "-D", "warnings"]))?;
     checks.outcome("")
