@@ -1,6 +1,6 @@
 //! Cargo's description of the workspace, so that no step keeps a list of packages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -39,6 +39,7 @@ pub(crate) struct Dependency {
     /// `dev`, `build`, or nothing for an ordinary one.
     kind: Option<String>,
     pub(crate) optional: bool,
+    uses_default_features: bool,
     pub(crate) features: Vec<String>,
 }
 
@@ -86,12 +87,38 @@ impl Package {
 
     /// The features that a user may name.
     pub(crate) fn public_features(&self) -> impl Iterator<Item = &str> {
-        self.features.keys().map(String::as_str).filter(|name| *name != "default")
+        self.features.keys().map(String::as_str).filter(|name| *name != DEFAULT)
     }
 
     /// Those without the SDK of a cloud.
     pub(crate) fn light_features(&self) -> impl Iterator<Item = &str> {
         self.public_features().filter(|feature| *feature != CLOUD)
+    }
+
+    /// All of its features that are on when these are.
+    pub(crate) fn enabled<'a>(&'a self, features: impl IntoIterator<Item = &'a str>) -> BTreeSet<&'a str> {
+        let mut enabled = BTreeSet::new();
+        let mut waiting: Vec<&str> = features.into_iter().collect();
+        while let Some(feature) = waiting.pop() {
+            // Other names in the list of a feature are dependencies and their features.
+            if let Some(further) = self.features.get(feature)
+                && enabled.insert(feature)
+            {
+                waiting.extend(further.iter().map(String::as_str));
+            }
+        }
+        enabled
+    }
+
+    /// Those that are on in every build of its tests: a package that depends on itself for its tests
+    /// chooses features there.
+    pub(crate) fn features_of_tests(&self) -> impl Iterator<Item = &str> {
+        let own =
+            self.dependencies.iter().filter(|dependency| dependency.is_for_tests() && dependency.name == self.name);
+        own.flat_map(|own| {
+            let default = own.uses_default_features.then_some(DEFAULT);
+            default.into_iter().chain(own.features.iter().map(String::as_str))
+        })
     }
 }
 
@@ -103,6 +130,8 @@ impl Dependency {
 
 /// The feature that needs the SDK of a cloud.
 pub(crate) const CLOUD: &str = "aws";
+/// The feature that names those that are on by default.
+pub(crate) const DEFAULT: &str = "default";
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -122,5 +151,21 @@ pub(crate) mod tests {
             r#"{{"name": "{name}", "kind": {kind}, "optional": {optional}, "uses_default_features": {default},
                 "features": {features}}}"#
         )
+    }
+
+    #[test]
+    fn a_feature_enables_those_in_its_list_and_their_lists() {
+        let package = package(r#"{"a": ["b", "dep:x", "y/b2"], "b": ["c"], "c": [], "d": ["a"]}"#, "");
+        assert_eq!(package.enabled(["a"]), BTreeSet::from(["a", "b", "c"]));
+        assert_eq!(package.enabled([]), BTreeSet::new());
+    }
+
+    #[test]
+    fn a_dependency_on_itself_chooses_features_for_tests() {
+        let features = r#"{"default": ["a"], "a": [], "b": []}"#;
+        let chosen = |own: &str| package(features, own).features_of_tests().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(chosen(&dependency("p", r#""dev""#, false, true, r#"["b"]"#)), ["default", "b"]);
+        assert_eq!(chosen(&dependency("p", r#""dev""#, false, false, r#"["b"]"#)), ["b"]);
+        assert!(chosen(&dependency("q", r#""dev""#, false, true, r#"["b"]"#)).is_empty());
     }
 }
