@@ -83,11 +83,11 @@ pub mod costs {}
 pub mod secrets {}
 
 #[doc = include_str!("guide/links.md")]
-#[cfg_attr(any(not(doctest), feature = "ssh"), doc = include_str!("../docs/ssh-hosts.md"))]
+#[doc = include_str!("../docs/ssh-hosts.md")]
 pub mod ssh_hosts {}
 
 #[doc = include_str!("guide/links.md")]
-#[cfg_attr(any(not(doctest), feature = "docker"), doc = include_str!("../docs/docker.md"))]
+#[doc = include_str!("../docs/docker.md")]
 pub mod docker {}
 
 #[doc = include_str!("guide/links.md")]
@@ -103,7 +103,7 @@ pub mod providers {}
 pub mod plugins_writing {}
 
 #[doc = include_str!("guide/links.md")]
-#[cfg_attr(any(not(doctest), feature = "testkit"), doc = include_str!("../docs/testkit.md"))]
+#[doc = include_str!("../docs/testkit.md")]
 pub mod testkit {}
 
 #[doc = include_str!("guide/links.md")]

@@ -1,4 +1,5 @@
-//! Features only add: each builds alone, and the crate's page lists all of them.
+//! Features only add: each builds alone, with the package's tests, and the crate's page lists all of
+//! them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,13 +7,14 @@ use std::fs;
 use anyhow::{Context as _, Result};
 
 use crate::context::Context;
-use crate::metadata::{Package, is_cloud_sdk};
+use crate::metadata::{DEFAULT, Package};
 use crate::step::{Checks, Outcome, Step};
 
 pub(crate) fn steps() -> Vec<Step> {
     vec![Step {
         name: "features",
-        about: "each package builds without features and with each one alone; the page of the crate lists them",
+        about: "each package and its tests build without features, with each one alone and with the default ones; \
+                the page of the crate lists them",
         run: features,
     }]
 }
@@ -21,24 +23,40 @@ fn features(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
     check_table(context, &mut checks)?;
     let mut count = 0;
-    // The SDK of a cloud takes minutes and gigabytes for each set of features. Packages that need
-    // it have no features of their own, and the lints check them with all features.
-    let is_light = |package: &&Package| package.has_library() && !is_cloud_sdk(&package.name);
-    for package in context.workspace.packages.iter().filter(is_light) {
-        let check = || {
-            let check =
-                context.cargo(["check", "--quiet", "--lib", "--no-default-features", "--package", &package.name]);
+    // Packages that need the SDK of a cloud have no features of their own, and the lints check them.
+    for package in context.workspace.packages.iter().filter(|package| package.is_light()) {
+        for arguments in builds(package) {
+            let check = context.cargo(["check", "--quiet", "--package", &package.name]).args(arguments);
             // A folder of its own, kept between runs: it builds while other steps do, and no other
             // step builds with its features.
-            check.quiet_env("CARGO_TARGET_DIR", context.workspace.target_directory.join("features"))
-        };
-        let alone = package.light_features().map(|feature| check().args(["--features", feature]));
-        for run in std::iter::once(check()).chain(alone) {
-            checks.run_without_warnings(&run)?;
+            let check = check.quiet_env("CARGO_TARGET_DIR", context.workspace.target_directory.join("features"));
+            checks.run_without_warnings(&check)?;
             count += 1;
         }
     }
     checks.outcome(format!("{count} builds"))
+}
+
+/// The arguments of cargo for each build of a package: as others compile the package, and then with
+/// its tests, for which further features and dependencies are on. What another build has checked with
+/// the same features is left out.
+fn builds(package: &Package) -> Vec<Vec<&str>> {
+    let product = if package.has_library() { "--lib" } else { "--bins" };
+    let of_tests: Vec<&str> = package.features_of_tests().collect();
+    let mut builds = Vec::new();
+    for (target, always) in [(product, &[][..]), ("--tests", &of_tests)] {
+        let mut checked = BTreeSet::new();
+        let choices = std::iter::once(None).chain(package.light_features().map(Some)).chain([Some(DEFAULT)]);
+        for choice in choices {
+            let mut enabled = package.enabled(always.iter().copied().chain(choice));
+            enabled.remove(DEFAULT);
+            if checked.insert(enabled) {
+                let features = choice.into_iter().flat_map(|feature| ["--features", feature]);
+                builds.push([target, "--no-default-features"].into_iter().chain(features).collect());
+            }
+        }
+    }
+    builds
 }
 
 /// Compares the table of features on the facade's page with the features that the facade has, and
@@ -70,6 +88,26 @@ fn rows(text: &str) -> impl Iterator<Item = (&str, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn builds_with_the_same_features_are_left_out() {
+        // The default features are those of `a`, and `b` is on in all tests.
+        let text = r#"{"name": "p", "rust_version": null, "repository": null, "description": null, "readme": null,
+            "keywords": [], "categories": [], "publish": null, "manifest_path": "/p/Cargo.toml", "targets": [],
+            "features": {"default": ["a"], "a": [], "b": []},
+            "dependencies": [{"name": "p", "kind": "dev", "optional": false, "uses_default_features": false,
+                "features": ["b"]}]}"#;
+        let package: Package = serde_json::from_str(text).unwrap();
+        let builds: Vec<String> = builds(&package).iter().map(|arguments| arguments.join(" ")).collect();
+        let expected = [
+            "--bins --no-default-features",
+            "--bins --no-default-features --features a",
+            "--bins --no-default-features --features b",
+            "--tests --no-default-features",
+            "--tests --no-default-features --features a",
+        ];
+        assert_eq!(builds, expected);
+    }
 
     #[test]
     fn rows_of_the_table_are_read() {

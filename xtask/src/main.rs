@@ -24,6 +24,7 @@ mod python;
 mod python_check;
 mod release;
 mod rust;
+mod sdk;
 mod sources;
 mod step;
 mod tally;

@@ -96,7 +96,7 @@ impl Pool {
     }
 
     /// Ends all tasks with this error, as a pool that cannot go on does.
-    #[cfg(all(test, feature = "testkit", feature = "metrics"))]
+    #[cfg(all(test, feature = "metrics"))]
     pub(super) fn fail(&self, error: Error) {
         self.0.shared.act(|state, _| state.scheduler.fail(error));
     }

@@ -188,7 +188,7 @@ impl fmt::Display for Broken {
         let Self { seed, what } = self;
         write!(
             f,
-            "seed {seed}: {what}\nplay it again: SKYWARD_SIM_SEED={seed} cargo test -p skyward-core --features testkit --test simulation -- --nocapture"
+            "seed {seed}: {what}\nplay it again: SKYWARD_SIM_SEED={seed} cargo test -p skyward-core --test simulation -- --nocapture"
         )
     }
 }

@@ -1,6 +1,6 @@
 //! Cargo's description of the workspace, so that nothing keeps a list of packages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -53,6 +53,8 @@ pub struct Dependency {
     /// `dev`, `build`, or nothing for an ordinary one.
     kind: Option<String>,
     optional: bool,
+    uses_default_features: bool,
+    features: Vec<String>,
 }
 
 /// What cargo builds of a package: a library, a program, a test.
@@ -113,17 +115,47 @@ impl Package {
 
     /// Whether it can be compiled without the SDK of a cloud.
     pub fn is_light(&self) -> bool {
-        !self.dependencies.iter().any(|dependency| !dependency.optional && is_cloud_sdk(&dependency.name))
+        !self.dependencies.iter().any(|dependency| {
+            !dependency.optional
+                && (is_cloud_sdk(&dependency.name)
+                    || dependency.features.iter().any(|feature| feature == CLOUD_FEATURE))
+        })
     }
 
     /// The features that a user may name.
     pub fn public_features(&self) -> impl Iterator<Item = &str> {
-        self.features.keys().map(String::as_str).filter(|name| *name != "default")
+        self.features.keys().map(String::as_str).filter(|name| *name != DEFAULT)
     }
 
     /// Those without the SDK of a cloud.
     pub fn light_features(&self) -> impl Iterator<Item = &str> {
         self.public_features().filter(|feature| *feature != CLOUD_FEATURE)
+    }
+
+    /// All of its features that are on when these are.
+    pub fn enabled<'a>(&'a self, features: impl IntoIterator<Item = &'a str>) -> BTreeSet<&'a str> {
+        let mut enabled = BTreeSet::new();
+        let mut waiting: Vec<&str> = features.into_iter().collect();
+        while let Some(feature) = waiting.pop() {
+            // Other names in the list of a feature are dependencies and their features.
+            if let Some(further) = self.features.get(feature)
+                && enabled.insert(feature)
+            {
+                waiting.extend(further.iter().map(String::as_str));
+            }
+        }
+        enabled
+    }
+
+    /// Those that are on in every build of its tests: a package that depends on itself for its tests
+    /// chooses features there.
+    pub fn features_of_tests(&self) -> impl Iterator<Item = &str> {
+        let own =
+            self.dependencies.iter().filter(|dependency| dependency.is_for_tests() && dependency.name == self.name);
+        own.flat_map(|own| {
+            let default = own.uses_default_features.then_some(DEFAULT);
+            default.into_iter().chain(own.features.iter().map(String::as_str))
+        })
     }
 }
 
@@ -143,6 +175,8 @@ impl Dependency {
 const CLOUD: &[&str] = &["aws-", "aws_", "rusoto", "azure", "google-cloud", "gcloud", "gcp", "skyward-aws"];
 /// The feature that needs the SDK of a cloud.
 const CLOUD_FEATURE: &str = "aws";
+/// The feature that names those that are on by default.
+pub const DEFAULT: &str = "default";
 
 #[cfg(test)]
 mod tests {
@@ -152,5 +186,45 @@ mod tests {
     fn cloud_crates_are_distinguished_from_others() {
         assert!(is_cloud_sdk("aws-sdk-ec2") && is_cloud_sdk("azure_core"));
         assert!(!is_cloud_sdk("await-tree") && !is_cloud_sdk("skyward-core"));
+    }
+
+    #[test]
+    fn a_package_needs_the_sdk_of_a_cloud_unless_its_dependency_is_optional() {
+        let is_light =
+            |name, optional, features| package("{}", &dependency(name, "null", optional, true, features)).is_light();
+        assert!(!is_light("aws-sdk-ec2", false, "[]") && !is_light("p", false, r#"["aws"]"#));
+        assert!(is_light("aws-sdk-ec2", true, "[]") && is_light("p", true, r#"["aws"]"#) && is_light("p", false, "[]"));
+    }
+
+    fn package(features: &str, dependencies: &str) -> Package {
+        let text = format!(
+            r#"{{"name": "p", "rust_version": null, "repository": null, "description": null, "readme": null,
+                "keywords": [], "categories": [], "publish": null, "manifest_path": "/p/Cargo.toml",
+                "features": {features}, "dependencies": [{dependencies}], "targets": []}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    fn dependency(name: &str, kind: &str, optional: bool, default: bool, features: &str) -> String {
+        format!(
+            r#"{{"name": "{name}", "kind": {kind}, "optional": {optional}, "uses_default_features": {default},
+                "features": {features}}}"#
+        )
+    }
+
+    #[test]
+    fn a_feature_enables_those_in_its_list_and_their_lists() {
+        let package = package(r#"{"a": ["b", "dep:x", "y/b2"], "b": ["c"], "c": [], "d": ["a"]}"#, "");
+        assert_eq!(package.enabled(["a"]), BTreeSet::from(["a", "b", "c"]));
+        assert_eq!(package.enabled([]), BTreeSet::new());
+    }
+
+    #[test]
+    fn a_dependency_on_itself_chooses_features_for_tests() {
+        let features = r#"{"default": ["a"], "a": [], "b": []}"#;
+        let chosen = |own: &str| package(features, own).features_of_tests().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(chosen(&dependency("p", r#""dev""#, false, true, r#"["b"]"#)), ["default", "b"]);
+        assert_eq!(chosen(&dependency("p", r#""dev""#, false, false, r#"["b"]"#)), ["b"]);
+        assert!(chosen(&dependency("q", r#""dev""#, false, true, r#"["b"]"#)).is_empty());
     }
 }

@@ -127,5 +127,5 @@ fn named(error: Error, task: &Task) -> Error {
     error.with_context("entry", task.source.entry()).with_context("payload", task.source.main())
 }
 
-#[cfg(all(test, feature = "testkit", feature = "metrics"))]
+#[cfg(all(test, feature = "metrics"))]
 mod tests;
