@@ -12,9 +12,11 @@ use crate::step::Checks;
 /// Compares the features of crates with those in a test build of the whole workspace: a crate whose
 /// features differ is compiled twice, with all that depend on it.
 pub(crate) fn compare_features(context: &Context, checks: &mut Checks) -> Result<()> {
-    let everything = tree(context, &Selection::Everything.arguments(context))?;
-    compare_light(&tree(context, &Selection::Light.arguments(context))?, &everything, checks);
-    compare_alone(context, &below_client(&everything), checks)
+    // What is below a crate can have other features on the host of a build, and cargo leaves it out
+    // where it lists the crate again.
+    let whole = |selection: Selection| tree(context, &["--no-dedupe".to_owned()], &selection.arguments(context));
+    compare_light(&whole(Selection::Light)?, &whole(Selection::Everything)?, checks);
+    compare_alone(context, &below_client(&tree(context, &[], &Selection::Everything.arguments(context))?), checks)
 }
 
 /// Compares those of builds without the SDK.
@@ -34,7 +36,7 @@ fn compare_light(light: &str, everything: &str, checks: &mut Checks) {
 fn compare_alone(context: &Context, whole: &BTreeSet<Built<'_>>, checks: &mut Checks) -> Result<()> {
     ensure!(!whole.is_empty(), "no package of the workspace needs {CLIENT}");
     for package in context.workspace.packages.iter().filter(|package| !package.is_light()) {
-        let alone = tree(context, &["--package".to_owned(), package.name.clone()])?;
+        let alone = tree(context, &[], &["--package".to_owned(), package.name.clone()])?;
         for (name, features) in below_client(&alone).difference(whole) {
             let others: Vec<String> =
                 whole.iter().filter(|(other, _)| other == name).map(|(_, features)| format!("[{features}]")).collect();
@@ -51,9 +53,9 @@ fn compare_alone(context: &Context, whole: &BTreeSet<Built<'_>>, checks: &mut Ch
 }
 
 /// Cargo's tree of what these packages and their tests are built of.
-fn tree(context: &Context, packages: &[String]) -> Result<String> {
+fn tree(context: &Context, options: &[String], packages: &[String]) -> Result<String> {
     let tree = context.cargo(["tree", "--quiet", "--edges=normal,build,dev", "--prefix=depth", "--format={p}|{f}"]);
-    tree.args(packages).read()
+    tree.args(options).args(packages).read()
 }
 
 /// A crate with its version, and its features.
