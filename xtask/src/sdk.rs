@@ -12,22 +12,19 @@ use crate::step::Checks;
 /// Compares the features of crates with those in a test build of the whole workspace: a crate whose
 /// features differ is compiled twice, with all that depend on it.
 pub(crate) fn compare_features(context: &Context, checks: &mut Checks) -> Result<()> {
-    // What is below a crate can have other features on the host of a build, and cargo leaves it out
-    // where it lists the crate again.
-    let whole = |selection: Selection| tree(context, &["--no-dedupe".to_owned()], &selection.arguments(context));
-    compare_light(&whole(Selection::Light)?, &whole(Selection::Everything)?, checks);
-    compare_alone(context, &below_client(&tree(context, &[], &Selection::Everything.arguments(context))?), checks)
+    let everything = tree(context, &Selection::Everything.arguments(context))?;
+    compare_light(&tree(context, &Selection::Light.arguments(context))?, &everything, checks);
+    compare_alone(context, &below_client(&everything), checks)
 }
 
 /// Compares those of builds without the SDK.
 fn compare_light(light: &str, everything: &str, checks: &mut Checks) {
-    let everything: BTreeSet<Built<'_>> = everything.lines().filter_map(built).collect();
-    // Packages of this repository have a path, and depend on more with the features of a cloud.
-    let crates: BTreeSet<_> = light.lines().filter_map(built).filter(|(name, _)| !name.contains(" (/")).collect();
-    for (name, features) in crates.difference(&everything) {
+    let (light, everything) = (features(light), features(everything));
+    for (name, features) in light.iter().filter(|(name, features)| everything.get(*name) != Some(*features)) {
+        let features = features.iter().copied().collect::<Vec<_>>().join(",");
         checks.fail(format!(
-            "a build without the SDK of a cloud has {name} with the features [{features}], which no build of the whole \
-             workspace has: it would be compiled twice. Switch the missing features on in the manifest of xtask"
+            "a build without the SDK of a cloud has {name} with the features [{features}], and one of the whole \
+             workspace with others: it would be compiled twice. Switch the missing features on in the manifest of xtask"
         ));
     }
 }
@@ -36,7 +33,7 @@ fn compare_light(light: &str, everything: &str, checks: &mut Checks) {
 fn compare_alone(context: &Context, whole: &BTreeSet<Built<'_>>, checks: &mut Checks) -> Result<()> {
     ensure!(!whole.is_empty(), "no package of the workspace needs {CLIENT}");
     for package in context.workspace.packages.iter().filter(|package| !package.is_light()) {
-        let alone = tree(context, &[], &["--package".to_owned(), package.name.clone()])?;
+        let alone = tree(context, &["--package".to_owned(), package.name.clone()])?;
         for (name, features) in below_client(&alone).difference(whole) {
             let others: Vec<String> =
                 whole.iter().filter(|(other, _)| other == name).map(|(_, features)| format!("[{features}]")).collect();
@@ -53,13 +50,24 @@ fn compare_alone(context: &Context, whole: &BTreeSet<Built<'_>>, checks: &mut Ch
 }
 
 /// Cargo's tree of what these packages and their tests are built of.
-fn tree(context: &Context, options: &[String], packages: &[String]) -> Result<String> {
+fn tree(context: &Context, packages: &[String]) -> Result<String> {
     let tree = context.cargo(["tree", "--quiet", "--edges=normal,build,dev", "--prefix=depth", "--format={p}|{f}"]);
-    tree.args(options).args(packages).read()
+    tree.args(packages).read()
 }
 
 /// A crate with its version, and its features.
 type Built<'a> = (&'a str, &'a str);
+
+/// The features of each crate in a tree, on the host of a build and elsewhere: cargo does not list
+/// these apart. Packages of this repository, which have a path, depend on more with the features of a
+/// cloud.
+fn features(tree: &str) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut found: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (name, features) in tree.lines().filter_map(built).filter(|(name, _)| !name.contains(" (/")) {
+        found.entry(name).or_default().extend(features.split(','));
+    }
+    found
+}
 
 /// The crate in a line of a tree.
 fn built(line: &str) -> Option<Built<'_>> {
