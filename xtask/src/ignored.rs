@@ -112,6 +112,7 @@ fn why_not(reason: &str, missing: impl Fn(&Need) -> Option<String>) -> Result<Op
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::console::Console;
 
     fn lacks_docker(need: &Need) -> Option<String> {
         (need.name == "docker").then(|| "there is no engine".to_owned())
@@ -135,9 +136,15 @@ mod tests {
         move || Run::new("sh").args(["-c", script.as_str(), "sh"])
     }
 
-    fn note(ignored: &'static [(&'static str, &'static str)]) -> Result<String> {
+    /// Runs a program. Its output is held back, because it reads like that of these tests.
+    fn run_held(program: impl Fn() -> Run) -> Checks {
         let mut checks = Checks::default();
-        run_unless(program(ignored), Which::All, lacks_docker, &mut checks)?;
+        Console::hold(|| run_unless(program, Which::All, lacks_docker, &mut checks)).0.unwrap();
+        checks
+    }
+
+    fn note(ignored: &'static [(&'static str, &'static str)]) -> Result<String> {
+        let checks = run_held(program(ignored));
         match checks.tested()? {
             crate::step::Outcome::Passed(note) | crate::step::Outcome::Skipped(note) => Ok(note),
         }
@@ -182,7 +189,7 @@ test result: ok. 1 passed; 0 failed; 3 ignored; 0 measured; 0 filtered out; fini
     #[test]
     fn tests_that_are_not_ignored_run_alone_and_those_that_are_ignored_too() {
         let commands = |ignored: &'static [(&'static str, &'static str)], which| {
-            let ((), text) = crate::console::Console::hold(|| {
+            let ((), text) = Console::hold(|| {
                 run_unless(program(ignored), which, lacks_docker, &mut Checks::default()).unwrap();
             });
             // The arguments are behind the script, in the last line of the command.
@@ -200,7 +207,6 @@ test result: ok. 1 passed; 0 failed; 3 ignored; 0 measured; 0 filtered out; fini
     fn a_need_that_is_not_known_and_a_missing_reason_fail_the_step() {
         let error = note(&[("a", "needs luck")]).unwrap_err().to_string();
         assert!(error.contains("the test a is ignored and needs \"luck\""), "{error}");
-        let mut checks = Checks::default();
         let bare = || {
             Run::new("sh").args([
                 "-c",
@@ -208,8 +214,7 @@ test result: ok. 1 passed; 0 failed; 3 ignored; 0 measured; 0 filtered out; fini
                 "sh",
             ])
         };
-        run_unless(bare, Which::All, lacks_docker, &mut checks).unwrap();
-        let error = checks.tested().err().unwrap().to_string();
+        let error = run_held(bare).tested().err().unwrap().to_string();
         assert!(error.contains("0 of its 1 ignored tests have a reason"), "{error}");
     }
 }

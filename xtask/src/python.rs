@@ -30,8 +30,15 @@ fn lint(context: &Context) -> Result<Outcome> {
     for project in projects(context) {
         checks.run(&tools.run("mypy", context).args(["--strict", "."]).dir(project))?;
     }
-    for folder in ["examples/payloads", "docs/payloads", "tools/bench/benches", "tools/bench/peers", "xtask/count"]
-        .map(|folder| context.root.join(folder))
+    for folder in [
+        "examples/payloads",
+        "docs/payloads",
+        "tools/bench/benches",
+        "tools/bench/peers",
+        "tools/chaos/src/client",
+        "xtask/count",
+    ]
+    .map(|folder| context.root.join(folder))
     {
         if folder.exists() {
             let mypy = tools.run("mypy", context).args(["--strict", "--ignore-missing-imports"]);
