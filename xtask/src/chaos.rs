@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 
 use crate::context::Context;
@@ -39,6 +39,7 @@ pub(crate) fn steps() -> Vec<Step> {
 fn step(context: &Context, place: &str, rounds: u32) -> Result<Outcome> {
     let program = Build::Tests.program(context, PROGRAM)?;
     let finished = Run::new(program).args([place, "--rounds", &rounds.to_string()]).finish()?;
+    ensure!(!finished.left_behind, "{PROGRAM} ended, and a process that it started still held its output");
     outcome(finished.status.code(), &finished.output)
 }
 

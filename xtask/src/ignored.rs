@@ -30,17 +30,21 @@ pub(crate) enum Which {
 /// Runs tests of a command that takes the arguments of Rust's test programs. The command must exit
 /// with 0 and leave nothing.
 pub(crate) fn run(tests: impl Fn() -> Run, which: Which, context: &Context, checks: &mut Checks) -> Result<()> {
-    run_unless(tests, which, |need| need.missing(context).map(str::to_owned), checks)
+    run_unless(tests, which, |need| Ok(need.missing(context)?.map(str::to_owned)), checks)
 }
 
 fn run_unless(
     tests: impl Fn() -> Run,
     which: Which,
-    missing: impl Fn(&Need) -> Option<String>,
+    missing: impl Fn(&Need) -> Result<Option<String>>,
     checks: &mut Checks,
 ) -> Result<()> {
     if which == Which::Plain {
-        return checks.run_leaving_nothing(tests()).map(drop);
+        // Those that are ignored are counted where they can run.
+        let mut plain = Checks::default();
+        plain.run_leaving_nothing(tests())?;
+        checks.absorb(plain.without_ignored());
+        return Ok(());
     }
     let ignored = list(&tests).unwrap_or_else(|error| {
         checks.fail(format!("cannot list the ignored tests of {}: {error:#}", tests()));
@@ -49,7 +53,7 @@ fn run_unless(
     let mut skip = Vec::new();
     for test in &ignored {
         let why = why_not(&test.reason, &missing).unwrap_or_else(|error| {
-            checks.fail(format!("{}: the test {} is ignored and {error}", tests(), test.name));
+            checks.fail(format!("{}: the test {} is ignored and {error:#}", tests(), test.name));
             Some(test.reason.clone())
         });
         if let Some(why) = why {
@@ -96,7 +100,7 @@ fn reasons(output: &str) -> Vec<Ignored> {
 }
 
 /// Why a test that is ignored for this reason does not run here; nothing if it does.
-fn why_not(reason: &str, missing: impl Fn(&Need) -> Option<String>) -> Result<Option<String>> {
+fn why_not(reason: &str, missing: impl Fn(&Need) -> Result<Option<String>>) -> Result<Option<String>> {
     let Some(names) = reason.strip_prefix("needs ") else { return Ok(Some(reason.to_owned())) };
     let mut lacks = Vec::new();
     for name in names.split(", ") {
@@ -104,7 +108,7 @@ fn why_not(reason: &str, missing: impl Fn(&Need) -> Option<String>) -> Result<Op
             let known: Vec<_> = needs::names().collect();
             bail!("needs {name:?}, which `tools/kit/src/needs.rs` does not know; it knows: {}", known.join(", "));
         };
-        lacks.extend(missing(need).map(|why| format!("needs {name} ({why})")));
+        lacks.extend(missing(need)?.map(|why| format!("needs {name} ({why})")));
     }
     Ok((!lacks.is_empty()).then(|| lacks.join(", ")))
 }
@@ -114,8 +118,8 @@ mod tests {
     use super::*;
     use crate::console::Console;
 
-    fn lacks_docker(need: &Need) -> Option<String> {
-        (need.name == "docker").then(|| "there is no engine".to_owned())
+    fn lacks_docker(need: &Need) -> Result<Option<String>> {
+        Ok((need.name == "docker").then(|| "there is no engine".to_owned()))
     }
 
     /// A test program with a test that is not ignored, and with these that are.

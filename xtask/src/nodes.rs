@@ -44,7 +44,7 @@ impl Nodes {
     /// is the reason why there can be none here.
     pub(crate) fn make(place: Place, count: usize, context: &Context, build: Build) -> Result<Result<Self, String>> {
         match place {
-            Place::Ssh => match needs::SSHD.missing(context) {
+            Place::Ssh => match needs::SSHD.missing(context)? {
                 None => Self::servers(count).map(Ok),
                 Some(reason) => Ok(Err(reason.to_owned())),
             },

@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result};
 use crate::book::html;
 use crate::context::Context;
 use crate::ignored::Which;
-use crate::metadata::Package;
+use crate::metadata::{Package, Target};
 use crate::process::Run;
 use crate::programs::{self, Program};
 use crate::selection::Selection;
@@ -16,12 +16,12 @@ pub(crate) fn fast_steps() -> Vec<Step> {
         Step { name: "format", about: "rustfmt changes nothing", run: format },
         Step {
             name: "clippy",
-            about: "no warning in what needs no SDK of a cloud, with all other features",
+            about: "no warning in libraries, programs and tests that need no SDK of a cloud",
             run: clippy,
         },
         Step {
             name: "unit",
-            about: "tests that need nothing but Rust and Python, without the SDK of a cloud",
+            about: "tests of the libraries that need nothing but Rust and Python, and no SDK of a cloud",
             run: unit,
         },
     ]
@@ -29,7 +29,11 @@ pub(crate) fn fast_steps() -> Vec<Step> {
 
 pub(crate) fn steps() -> Vec<Step> {
     vec![
-        Step { name: "clippy-cloud", about: "no warning in all packages, with all features", run: clippy_cloud },
+        Step {
+            name: "clippy-cloud",
+            about: "no warning in all packages and targets, with all features",
+            run: clippy_cloud,
+        },
         Step {
             name: "test",
             about: "the other tests of every package: with the SDK of a cloud, and on machines",
@@ -49,38 +53,38 @@ fn format(context: &Context) -> Result<Outcome> {
 }
 
 fn clippy(context: &Context) -> Result<Outcome> {
-    lint(context, Selection::Light)
+    lint(context, Selection::Light, &["--lib", "--tests"])
 }
 
 fn clippy_cloud(context: &Context) -> Result<Outcome> {
-    lint(context, Selection::Everything)
+    lint(context, Selection::Everything, &["--all-targets"])
 }
 
-fn lint(context: &Context, selection: Selection) -> Result<Outcome> {
+fn lint(context: &Context, selection: Selection, targets: &[&str]) -> Result<Outcome> {
     let mut checks = Checks::default();
-    let clippy = context.cargo(["clippy", "--all-targets"]).args(selection.arguments(context));
+    let clippy = context.cargo(["clippy"]).args(selection.arguments(context)).args(targets);
     checks.run(&clippy.args(["--", "-D", "warnings"]))?;
     checks.outcome("")
 }
 
-/// What `cargo test` runs of the packages that need no SDK of a cloud, but for the root's tests,
-/// which start pools, and for those that compare messages of the compiler.
+/// Tests of the libraries that need no SDK of a cloud.
 fn unit(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
-    let programs = members(context, Selection::Light)?;
+    let programs = libraries(context)?;
     programs::run(programs, Which::Plain, context, &mut checks)?;
     checks.tested()
 }
 
-/// What `unit` leaves out: the tests that need something of this machine, and the packages that
-/// need the SDK of a cloud.
+/// What `unit` leaves out: tests that need something of this machine, further features or the SDK of
+/// a cloud, and those of programs.
 fn test(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
-    let light = members(context, Selection::Light)?;
-    let mut heavy = members(context, Selection::Everything)?;
-    heavy.retain(|program| !light.iter().any(|other| (&other.name, &other.folder) == (&program.name, &program.folder)));
-    programs::run(heavy, Which::All, context, &mut checks)?;
-    programs::run(light, Which::Ignored, context, &mut checks)?;
+    let libraries = libraries(context)?;
+    let names = test_names(context, |_, _| true);
+    let mut others = members(context, Selection::Everything, &["--lib", "--bins"], &names)?;
+    others.retain(|program| !libraries.iter().any(|library| library.is_of_the_target(program)));
+    programs::run(others, Which::All, context, &mut checks)?;
+    programs::run(libraries, Which::Ignored, context, &mut checks)?;
     checks.tested()
 }
 
@@ -136,16 +140,30 @@ fn e2e(context: &Context) -> Result<Outcome> {
     checks.tested()
 }
 
-/// The members' own test programs.
-fn members(context: &Context, selection: Selection) -> Result<Vec<Program>> {
-    let members = context.workspace.packages.iter();
-    let members = members.filter(|package| package.name != FACADE && selection.has(package));
-    let names: Vec<&str> = members.flat_map(integration_tests).filter(|name| !is_ui(name)).collect();
-    let mut programs =
-        programs::build(context, selection, ["--lib", "--bins"].into_iter().chain(test_targets(&names)))?;
+/// The programs of the step `unit`. Tests that need further features reach machines, and most of them
+/// are ignored.
+fn libraries(context: &Context) -> Result<Vec<Program>> {
+    let is_plain = |package: &Package, target: &Target| package.is_light() && target.required_features.is_empty();
+    members(context, Selection::Light, &["--lib"], &test_names(context, is_plain))
+}
+
+/// Builds the members' own test programs, of these targets and with these integration tests. Those of
+/// the root start pools, and have a step of their own, as have those that compare messages of the
+/// compiler.
+fn members(context: &Context, selection: Selection, targets: &[&str], names: &[&str]) -> Result<Vec<Program>> {
+    let targets = targets.iter().copied().chain(test_targets(names));
+    let mut programs = programs::build(context, selection, targets)?;
     // The root has tests of the same names.
     programs.retain(|program| program.folder != context.root || !program.is_integration);
     Ok(programs)
+}
+
+/// The names of the members' integration tests that are wanted.
+fn test_names(context: &Context, is_wanted: impl Fn(&Package, &Target) -> bool) -> Vec<&str> {
+    let members = context.workspace.packages.iter().filter(|package| package.name != FACADE);
+    let tests = members.flat_map(|package| package.targets("test").map(move |target| (package, target)));
+    let wanted = tests.filter(|(package, target)| is_wanted(package, target) && !is_ui(&target.name));
+    wanted.map(|(_, target)| target.name.as_str()).collect()
 }
 
 fn test_targets<'a>(names: &[&'a str]) -> impl Iterator<Item = &'a str> {

@@ -159,7 +159,7 @@ async fn the_host_key_is_changed_by_a_reload() {
 }
 
 #[tokio::test]
-#[ignore = "needs moto, ec2 machines"]
+#[ignore = "needs moto, ec2 machines, curl"]
 async fn a_spot_instance_gets_notice_and_is_taken_back() {
     let scene = Scene::new("spot", CloudOptions::new(), true, json!({})).await;
     let get = "curl -s -o /dev/null -w '%{http_code} ' $AWS_EC2_METADATA_SERVICE_ENDPOINT/latest/meta-data";

@@ -113,6 +113,10 @@ async fn an_unusable_cache_folder_is_reported_or_another_one_is_used() {
     machine.sh("rm -r /var/tmp/skyward-*; mkdir -m 777 /var/tmp/skyward-$(id -u sky)");
     let error = machine.make_ready(&Image::new()).await.0.unwrap_err();
     assert!(error.message().contains("no program may be run from /home/sky/.cache/skyward"), "{error}");
+    // Nor if others could write there.
+    machine.sh("chown sky /var/tmp/skyward-*");
+    let error = machine.make_ready(&Image::new()).await.0.unwrap_err();
+    assert!(error.message().contains("no program may be run from /home/sky/.cache/skyward"), "{error}");
 
     let machine = machine.with_env("SKYWARD_CACHE_DIR", "/home/sky/.cache/skyward");
     let error = machine.make_ready(&Image::new()).await.0.unwrap_err();

@@ -15,8 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 CORE = ROOT.parents[1] / "skyward-core" / "python"
 
@@ -93,10 +91,9 @@ os._exit(code)
 
 
 def require(*modules: str) -> None:
-    """Skip the test module if one of these modules is not installed; import none of them."""
-    for module in modules:
-        if find_spec(module) is None:
-            pytest.skip(f"{module} is not installed", allow_module_level=True)
+    """Fail if one of these modules is not installed; import none of them."""
+    missing = [module for module in modules if find_spec(module) is None]
+    assert not missing, f"not installed: {missing}; `cargo xtask test --only python-test` installs them"
 
 
 @dataclass

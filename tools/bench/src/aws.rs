@@ -10,7 +10,7 @@ use crate::bench::Bench;
 use crate::rows::Measured;
 
 pub(crate) fn measure(bench: &Bench, context: &Context, measured: &mut Measured) -> Result<()> {
-    if let Some(reason) = needs::EC2_MACHINES.missing(context) {
+    if let Some(reason) = needs::EC2_MACHINES.missing(context)? {
         bail!("{reason}");
     }
     let python = Environment::moto(context)?.program("python");

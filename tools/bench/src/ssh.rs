@@ -9,7 +9,7 @@ use crate::bench::{Bench, MACHINES};
 use crate::rows::Measured;
 
 pub(crate) fn measure(bench: &Bench, context: &Context, measured: &mut Measured) -> Result<()> {
-    if let Some(reason) = needs::SSHD.missing(context) {
+    if let Some(reason) = needs::SSHD.missing(context)? {
         bail!("{reason}");
     }
     context.cargo(MACHINES.iter().copied().chain(["--no-run"])).check()?;

@@ -1,12 +1,13 @@
 //! Plays rounds, several at the same time, and counts what they cost.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use skyward_tools::context::Context;
 use skyward_tools::ec2::Build;
 use skyward_tools::interrupt;
@@ -24,7 +25,8 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
         bail!("this program was built without the feature `aws`; `cargo xtask chaos aws` builds it with that feature");
     }
     interrupt::watch()?;
-    let client = std::env::current_exe().context("the path of this program, which its clients run too, is unknown")?;
+    // This program's own file, also when another build has taken its place since.
+    let client = PathBuf::from("/proc/self/exe");
     let ground = match options.place.prepare(&Context::discover()?, &client, Build::of_this_program()) {
         Ok(Ok(ground)) => ground,
         Ok(Err(reason)) => {

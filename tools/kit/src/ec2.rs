@@ -127,7 +127,7 @@ impl Ec2 {
     /// As for [`Ec2::start`].
     pub fn with(context: &Context, build: Build, words: &[&str]) -> Result<Result<Self, String>> {
         // Before a build of several minutes.
-        if let Some(reason) = needs::EC2_MACHINES.missing(context) {
+        if let Some(reason) = needs::EC2_MACHINES.missing(context)? {
             return Ok(Err(reason.to_owned()));
         }
         let python = Environment::moto(context)?.program("python");
@@ -270,13 +270,15 @@ const POLL: Duration = Duration::from_millis(50);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::Run;
 
     /// A program that does what a script says.
     fn play(name: &str, script: &str) -> Result<Result<Ec2, String>> {
-        use std::os::unix::fs::PermissionsExt;
         let program = std::env::temp_dir().join(format!("skyward-xtask-ec2-{}-{name}", std::process::id()));
-        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        // Another process writes it: while this one had it open, a process that another thread starts
+        // would have it open, too, and it could not run.
+        let write = ["-c", r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod 755 "$1""#, "sh"];
+        Run::new("sh").args(write).args([&program]).args([script]).read().unwrap();
         let played = Ec2::run(&program, Path::new("python"), &[]);
         std::fs::remove_file(program).unwrap();
         played

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use crate::context::Context;
+use crate::needs::LOCK;
 use crate::process::Run;
 
 /// The images, which the engine has.
@@ -136,7 +137,7 @@ impl Host {
 
 /// Why there is no engine, if there is none.
 fn no_engine() -> Option<String> {
-    match Run::new("docker").args(["version", "--format", "{{.Server.Version}}"]).read() {
+    match Run::new("docker").args(["version", "--format", "{{.Server.Version}}"]).deadline(LOOK).read() {
         Ok(_) => None,
         Err(error) => {
             Some(format!("there is no Docker engine: {}", format!("{error:#}").lines().last().unwrap_or_default()))
@@ -145,16 +146,16 @@ fn no_engine() -> Option<String> {
 }
 
 fn is_there(image: &str) -> bool {
-    Run::new("docker").args(["image", "inspect", "--format", "{{.Id}}", image]).read().is_ok()
+    Run::new("docker").args(["image", "inspect", "--format", "{{.Id}}", image]).deadline(LOOK).read().is_ok()
 }
 
 fn get_debootstrap() -> Result<()> {
     if Run::new("debootstrap").args(["--version"]).read().is_ok() {
         return Ok(());
     }
-    Run::new("apt-get").args(["update", "-q"]).deadline(DEADLINE).check()?;
+    Run::new("apt-get").args(["-o", LOCK, "update", "-q"]).deadline(DEADLINE).check()?;
     Run::new("apt-get")
-        .args(["install", "-q", "-y", "debootstrap"])
+        .args(["-o", LOCK, "install", "-q", "-y", "debootstrap"])
         .env("DEBIAN_FRONTEND", "noninteractive")
         .deadline(DEADLINE)
         .check()?;
@@ -222,3 +223,5 @@ const PASSED: &[&str] = &[
     "NO_PROXY",
 ];
 const DEADLINE: Duration = Duration::from_secs(15 * 60);
+/// For a look at the engine.
+const LOOK: Duration = Duration::from_secs(60);

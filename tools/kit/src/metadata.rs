@@ -65,6 +65,9 @@ pub struct Target {
     /// The file with the root of its crate.
     pub src_path: PathBuf,
     kind: Vec<String>,
+    /// The features without which cargo does not build it.
+    #[serde(default, rename = "required-features")]
+    pub required_features: Vec<String>,
 }
 
 impl Workspace {

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use crate::bootable;
 use crate::context::Context;
@@ -21,10 +21,11 @@ pub struct Need {
     /// Its programs, each with the package of Debian that has it. Those that are missing are
     /// installed, where apt-get is there and this user may.
     programs: &'static [(&'static str, &'static str)],
-    /// Looks for the rest of it, or returns why it is missing.
-    look: fn(&Context) -> Result<(), String>,
+    /// Looks for the rest of it. The inner error is why this machine lacks it, the outer one why it
+    /// could not be got where it should be there.
+    look: fn(&Context) -> Result<Result<(), String>>,
     /// The reason, if it is missing.
-    missing: OnceLock<Option<String>>,
+    missing: OnceLock<Result<Option<String>, String>>,
 }
 
 /// The Needs that tests may name.
@@ -54,27 +55,25 @@ static TIME: Need = Need::program("time", &[]);
 pub static SSHD: Need = Need::program("sshd", &[("sshd", "openssh-server")]);
 
 /// A Docker engine, with the images of nodes. No engine is installed; the images are made.
-pub static DOCKER: Need = Need::new("docker", &[], |context| match Images::ensure(context) {
-    Ok(made) => made.map(drop),
-    Err(error) => Err(format!("the images of nodes cannot be made: {error:#}")),
-});
+pub static DOCKER: Need = Need::new("docker", &[], |context| Ok(Images::ensure(context)?.map(drop)));
 
 /// moto, the mock of AWS's calls, in an environment of its own.
-pub static MOTO: Need = Need::new("moto", &[("setpriv", "util-linux")], |context| {
-    Environment::moto(context).map(drop).map_err(|error| format!("moto cannot be installed: {error:#}"))
-});
+pub static MOTO: Need =
+    Need::new("moto", &[("setpriv", "util-linux")], |context| Environment::moto(context).map(|_| Ok(())));
 
 /// What the EC2 on loopback boots machines with.
 pub static EC2_MACHINES: Need =
-    Need::new("ec2 machines", &bootable::PROGRAMS, |_| bootable::missing().map_or(Ok(()), Err));
+    Need::new("ec2 machines", &bootable::PROGRAMS, |_| Ok(bootable::missing().map_or(Ok(()), Err)));
 
 /// The superuser, who makes users, and processes of them.
 static ROOT: Need = Need::new(
     "root",
     &[("useradd", "passwd"), ("setpriv", "util-linux"), ("prlimit", "util-linux"), ("pkill", "procps")],
-    |_| match rustix::process::geteuid().is_root() {
-        true => Ok(()),
-        false => Err("this user is not root".into()),
+    |_| {
+        Ok(match rustix::process::geteuid().is_root() {
+            true => Ok(()),
+            false => Err("this user is not root".into()),
+        })
     },
 );
 
@@ -83,9 +82,8 @@ static MOUNT: Need = Need::new("mount", &[("mount", "mount")], |_| {
     shell(
         "this user cannot mount a file system",
         "folder=$(mktemp -d)
-         trap 'rmdir \"$folder\"' EXIT
-         mount -t tmpfs -o size=64k none \"$folder\"
-         umount \"$folder\"",
+         trap 'umount -l \"$folder\" || true; rmdir \"$folder\"' EXIT
+         mount -t tmpfs -o size=64k none \"$folder\"",
     )
 });
 
@@ -104,7 +102,7 @@ static NAMESPACES: Need = Need::new(
                  nft add table inet skyward
              '
              ip netns add skyward-needs-$$
-             ip netns del skyward-needs-$$",
+             trap 'ip netns del skyward-needs-$$' EXIT",
         )
     },
 );
@@ -154,30 +152,39 @@ impl Need {
     const fn new(
         name: &'static str,
         programs: &'static [(&'static str, &'static str)],
-        look: fn(&Context) -> Result<(), String>,
+        look: fn(&Context) -> Result<Result<(), String>>,
     ) -> Self {
         Self { name, programs, look, missing: OnceLock::new() }
     }
 
     /// One that consists of its programs.
     const fn program(name: &'static str, programs: &'static [(&'static str, &'static str)]) -> Self {
-        Self::new(name, programs, |_| Ok(()))
+        Self::new(name, programs, |_| Ok(Ok(())))
     }
 
     /// Gets it, and returns the reason if this machine lacks it all the same. The first call looks;
     /// later calls repeat its answer.
-    pub fn missing(&self, context: &Context) -> Option<&str> {
-        self.missing.get_or_init(|| self.get(context).err()).as_deref()
+    ///
+    /// # Errors
+    ///
+    /// It should be there, and getting it failed: an index does not answer, a package has another
+    /// content than before, an image cannot be made.
+    pub fn missing(&self, context: &Context) -> Result<Option<&str>> {
+        let missing = self.missing.get_or_init(|| match self.get(context) {
+            Ok(got) => Ok(got.err()),
+            Err(error) => Err(format!("cannot get {}: {error:#}", self.name)),
+        });
+        missing.as_ref().map(Option::as_deref).map_err(|error| anyhow!("{error}"))
     }
 
-    fn get(&self, context: &Context) -> Result<(), String> {
+    fn get(&self, context: &Context) -> Result<Result<(), String>> {
         let absent = || self.programs.iter().filter(|(program, _)| !bootable::is_here(program));
         let packages: Vec<&str> = absent().map(|(_, package)| *package).collect();
         if !packages.is_empty() {
             install(&packages);
         }
         if let Some((program, package)) = absent().next() {
-            return Err(format!("there is no `{program}` here: apt-get install -y {package}"));
+            return Ok(Err(format!("there is no `{program}` here: apt-get install -y {package}")));
         }
         (self.look)(context)
     }
@@ -201,24 +208,28 @@ fn install(packages: &[&str]) {
         let more = words[1..].iter().chain(&["DEBIAN_FRONTEND=noninteractive", "apt-get"]).chain(arguments);
         Run::new(words[0]).args(more).deadline(DEADLINE).check()
     };
-    let fetched = if *is_updated { Ok(()) } else { apt(&["update", "-q"]).map(drop) };
+    let fetched = if *is_updated { Ok(()) } else { apt(&["-o", LOCK, "update", "-q"]).map(drop) };
     *is_updated |= fetched.is_ok();
-    let install = [&["install", "-q", "-y", "--no-install-recommends"], packages].concat();
+    let install = [&["-o", LOCK, "install", "-q", "-y", "--no-install-recommends"], packages].concat();
     if let Err(error) = fetched.and_then(|()| apt(&install).map(drop)) {
         say!("cannot install {}: {error:#}", packages.join(" and "));
     }
 }
 
 /// Runs a script that fails where something is missing.
-fn shell(what: &str, script: &str) -> Result<(), String> {
-    match Run::new("sh").args(["-euc", script]).read() {
+fn shell(what: &str, script: &str) -> Result<Result<(), String>> {
+    Ok(match Run::new("sh").args(["-euc", script]).deadline(LOOK).read() {
         Ok(_) => Ok(()),
         // The last line that the script has written.
         Err(error) => Err(format!("{what}: {}", format!("{error:#}").lines().last().unwrap_or_default().trim())),
-    }
+    })
 }
 
 const DEADLINE: Duration = Duration::from_secs(300);
+/// Another apt-get may install at the same time.
+pub(crate) const LOCK: &str = "DPkg::Lock::Timeout=120";
+/// For a look at the machine.
+const LOOK: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
@@ -241,18 +252,23 @@ mod tests {
         let context = Context::discover().unwrap();
         let need = Need::new("luck", &[("sh", "dash")], |_| {
             LOOKS.fetch_add(1, Ordering::Relaxed);
-            Err("there is none".into())
+            Ok(Err("there is none".into()))
         });
-        assert_eq!(need.missing(&context), Some("there is none"));
-        assert_eq!(need.missing(&context), Some("there is none"));
+        assert_eq!(need.missing(&context).unwrap(), Some("there is none"));
+        assert_eq!(need.missing(&context).unwrap(), Some("there is none"));
         assert_eq!(LOOKS.load(Ordering::Relaxed), 1);
-        assert_eq!(Need::program("shell", &[("sh", "dash")]).missing(&context), None);
+        assert_eq!(Need::program("shell", &[("sh", "dash")]).missing(&context).unwrap(), None);
+        let broken = Need::new("luck", &[], |_| Err(anyhow!("the index does not answer")));
+        for _ in 0..2 {
+            let error = broken.missing(&context).unwrap_err().to_string();
+            assert_eq!(error, "cannot get luck: the index does not answer");
+        }
     }
 
     #[test]
     fn a_script_that_fails_gives_its_last_line() {
-        assert_eq!(shell("luck is missing", "true"), Ok(()));
-        let why = shell("luck is missing", "echo first >&2\necho not today >&2\nfalse").unwrap_err();
+        assert_eq!(shell("luck is missing", "true").unwrap(), Ok(()));
+        let why = shell("luck is missing", "echo first >&2\necho not today >&2\nfalse").unwrap().unwrap_err();
         assert_eq!(why, "luck is missing: not today");
     }
 }

@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, BufRead, BufReader, PipeReader};
+use std::io::{self, BufRead, BufReader, PipeReader, Read};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -115,13 +115,19 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// It cannot be started, or exits with another code.
+    /// It cannot be started, exits with another code, or does not end before its deadline.
     pub fn read(&self) -> Result<String> {
-        let output = self.command().output().with_context(|| format!("cannot start {self}"))?;
-        if !output.status.success() {
-            bail!("{self} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+        let mut command = self.command();
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("cannot start {self}"))?;
+        let (output, errors) = (read_all(child.stdout.take()), read_all(child.stderr.take()));
+        let status = self.wait(&mut child)?;
+        let text = |bytes: Receiver<Vec<u8>>| bytes.recv_timeout(DRAIN).unwrap_or_default();
+        let (output, errors) = (text(output), text(errors));
+        if !status.success() {
+            bail!("{self} ended with {status}: {}", String::from_utf8_lossy(&errors).trim());
         }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        Ok(String::from_utf8_lossy(&output).into_owned())
     }
 
     /// Runs it in the place of this program, with the same input and output, so that signals and the
@@ -176,6 +182,20 @@ impl std::fmt::Display for Run {
     }
 }
 
+/// Reads to the end on a thread of its own.
+fn read_all(source: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut source) = source {
+            // What was read before an error counts.
+            let _ = source.read_to_end(&mut bytes);
+        }
+        let _ = sender.send(bytes);
+    });
+    receiver
+}
+
 /// Prints lines as they come, and passes them on.
 fn show_lines(reader: PipeReader) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
@@ -208,9 +228,18 @@ fn collect(lines: &Receiver<String>) -> (String, bool) {
     }
 }
 
-/// Kills a command with all that it started.
+/// Ends a command with all that it started: a command that has something to remove gets the time for
+/// it.
 fn end(child: &mut Child) -> Result<()> {
-    for pid in family(child.id()) {
+    let family = family(child.id());
+    if let Some(child) = family.first() {
+        let _ = kill_process(*child, Signal::TERM);
+    }
+    let end = Instant::now() + GRACE;
+    while child.try_wait()?.is_none() && Instant::now() < end {
+        thread::sleep(POLL);
+    }
+    for pid in family {
         // A process that is gone already is no error.
         let _ = kill_process(pid, Signal::KILL);
     }
@@ -242,6 +271,8 @@ fn family(root: u32) -> Vec<Pid> {
 /// A cold build of everything on two cores takes a third of it.
 const DEADLINE: Duration = Duration::from_secs(30 * 60);
 const POLL: Duration = Duration::from_millis(20);
+/// For a command that is ended.
+const GRACE: Duration = Duration::from_secs(30);
 /// For the last lines of a command that has ended.
 const DRAIN: Duration = Duration::from_secs(2);
 

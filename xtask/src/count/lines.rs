@@ -51,7 +51,7 @@ fn add(token: Span, lines: &mut BTreeSet<usize>) {
 /// The lines of the Python files of each package.
 pub(super) fn python(context: &Context) -> Result<BTreeMap<String, Vec<Lines>>> {
     let files = Run::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard", "*.py"])
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.py"])
         .dir(&context.root)
         .read()
         .context("cannot list the Python files")?;
@@ -60,7 +60,7 @@ pub(super) fn python(context: &Context) -> Result<BTreeMap<String, Vec<Lines>>> 
         let folder = package.folder().strip_prefix(&context.root).unwrap_or(package.folder());
         packages.insert(folder.to_owned(), &package.name);
     }
-    let owned = files.lines().map(Path::new).filter_map(|file| {
+    let owned = files.split_terminator('\0').map(Path::new).filter_map(|file| {
         let (folder, package) = file.ancestors().find_map(|folder| packages.get_key_value(folder))?;
         is_production(file.strip_prefix(folder).ok()?).then_some((file, *package))
     });

@@ -25,12 +25,13 @@ free_space() {
 }
 
 # Creates a folder in a place that is open to other users, and checks that it belongs to this user
-# alone. It has its mode from the beginning, and one check of the name itself suffices.
+# alone. It has its mode from the beginning, and one check of the name itself suffices. Where others
+# could write, they may have put something there.
 is_own() {
     mkdir -m 700 "$1" 2>/dev/null
-    case $(stat -c '%u %f' "$1" 2>/dev/null) in
-        "$(id -u) 41c0") ;;
-        "$(id -u) 4"*) chmod 700 "$1" ;;
+    mode=$(stat -c '%u %f' "$1" 2>/dev/null)
+    case $mode in
+        "$(id -u) 4"*) [ $((0x${mode#* } & 0x12)) -eq 0 ] && chmod 700 "$1" ;;
         *) return 1 ;;
     esac
 }

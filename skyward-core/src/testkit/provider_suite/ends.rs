@@ -182,6 +182,10 @@ pub async fn gone_leaves_nothing(provider: &(impl Provider + Clone)) -> Result<(
 pub async fn keeper_ends_the_machine(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("keeper_ends_the_machine", provider, async |trial| {
         if !provider.capabilities().keeper {
+            println!(
+                "{}: keeper_ends_the_machine has nothing to check: the capabilities say that there is no keeper",
+                provider.name()
+            );
             return Ok(());
         }
         let mut batch = trial.batch(&[0]).await?;
@@ -233,6 +237,7 @@ pub async fn keeper_ends_the_machine(provider: &(impl Provider + Clone)) -> Resu
 pub async fn keeper_ends_the_machine_at_its_time(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("keeper_ends_the_machine_at_its_time", provider, async |trial| {
         if !provider.capabilities().keeper {
+            println!("{}: keeper_ends_the_machine_at_its_time has nothing to check: the capabilities say that there is no keeper", provider.name());
             return Ok(());
         }
         let mut batch = trial.batch(&[0]).await?;

@@ -38,7 +38,7 @@ struct Servers {
 
 /// Builds an environment on this host, or returns why there can be no servers.
 pub(super) fn prepare(context: &Context, client: &Path) -> Result<Result<Box<dyn Ground>, String>> {
-    if let Some(reason) = needs::SSHD.missing(context) {
+    if let Some(reason) = needs::SSHD.missing(context)? {
         return Ok(Err(reason.to_owned()));
     }
     // The environments of this user, because the network of a round reaches no package index.

@@ -1,8 +1,9 @@
 //! The end of a round: what has to end by itself ends, the rest is ended, and all that is left is
 //! counted.
 
+use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::process::Stdio;
+use std::process::{Child, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ impl Round<'_> {
         if !self.ended {
             self.machines.act(&self.client(), Act::Kill);
         }
-        let status = self.client.wait();
+        let status = self.until_client_exits();
         if !self.ended && !self.client_gone && self.counts.stuck == 0 {
             self.counts.stuck += 1;
             self.problems.push(format!("the client crashed: {status:?}, see `stderr`"));
@@ -49,6 +50,21 @@ impl Round<'_> {
         self.problems.extend(problems);
     }
 
+    /// Waits for the client, whose scope has ended, or which was killed. A client that does not exit
+    /// is killed.
+    fn until_client_exits(&mut self) -> io::Result<ExitStatus> {
+        let is_lost = self.counts.stuck > 0 || self.given_up;
+        if let Some(status) = within(&mut self.client, if is_lost { Duration::ZERO } else { EXIT })? {
+            return Ok(status);
+        }
+        if !is_lost && !self.client_gone {
+            self.counts.stuck += 1;
+            self.problems.push(format!("the client had not exited {EXIT:?} after its scope"));
+        }
+        self.machines.act(&self.client(), Act::Kill);
+        self.client.wait()
+    }
+
     /// Whether machines must end by themselves without their client: not if faults have hit all
     /// that would end them.
     fn check_layers(&mut self) {
@@ -70,11 +86,19 @@ impl Round<'_> {
 
     fn reap(&mut self) {
         let provider = serde_json::to_string(&self.machines.provider()).unwrap_or_default();
-        let output = command(self.game.client, &self.folder, &self.mark, self.machines.as_ref())
+        let reaper = command(self.game.client, &self.folder, &self.mark, self.machines.as_ref())
             .args([CLIENT, "reap", &provider])
             .process_group(0)
+            .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
-            .output();
+            .spawn();
+        // It prints a few lines, for which a pipe has room.
+        let output = reaper.and_then(|mut reaper| {
+            if within(&mut reaper, REAP)?.is_none() {
+                reaper.kill()?;
+            }
+            reaper.wait_with_output()
+        });
         match output {
             Ok(output) if output.status.success() => {
                 let printed = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -117,6 +141,21 @@ impl Round<'_> {
     }
 }
 
+/// Waits for a process, for so long.
+fn within(process: &mut Child, time: Duration) -> io::Result<Option<ExitStatus>> {
+    let end = Instant::now() + time;
+    loop {
+        match process.try_wait()? {
+            None if Instant::now() < end => thread::sleep(POLL),
+            status => return Ok(status),
+        }
+    }
+}
+
+/// How long a client may take to exit after its scope, on a busy host.
+const EXIT: Duration = Duration::from_secs(30);
+/// How long it may take to end what a client has left.
+const REAP: Duration = Duration::from_secs(300);
 /// How much later than its lease a node may end on a busy host.
 const MARGIN: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::process::Signal;
@@ -72,8 +72,11 @@ fn ended(
     let folder = std::env::temp_dir().join(format!("scr{}-{name}", process::id()));
     fs::create_dir_all(&folder).unwrap();
     let client = folder.join("client");
-    fs::write(&client, format!("#!/bin/sh\n{}\n", script(&folder))).unwrap();
-    fs::set_permissions(&client, fs::Permissions::from_mode(0o755)).unwrap();
+    // Another process writes it: while this one had it open, a process that another thread starts would
+    // have it open, too, and it could not run.
+    let write = ["-c", r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod 755 "$1""#, "sh"];
+    let written = Command::new("sh").args(write).arg(&client).arg(script(&folder)).status().unwrap();
+    assert!(written.success());
     let ground = One { folder: folder.clone(), done: Arc::default() };
     let plan = Plan { faults, ..Plan::draw(Place::Local, 1, 0) };
     let game = Game { client: &client, place: Place::Local, ground: &ground, interrupted };
@@ -129,4 +132,15 @@ fn a_round_of_an_interrupted_run_is_given_up_and_leaves_nothing() {
     assert!(played.is_none() && done.is_empty());
     assert!(began.elapsed() < Duration::from_secs(60));
     assert!(!std::env::temp_dir().join(format!("sc{}-{}", process::id(), name.len())).exists());
+}
+
+#[test]
+fn a_client_that_does_not_exit_after_its_scope_is_killed() {
+    static LOOKS: AtomicU32 = AtomicU32::new(0);
+    let (began, name) = (Instant::now(), "stays-after-its-scope");
+    let script = |_: &Path| r#"[ "$2" = reap ] || { echo '{"ended":{"error":null}}'; exec sleep 1000; }"#.to_owned();
+    // Interrupted after the client has ended its scope, which it does at once.
+    let (played, _) = ended(name, script, Vec::new(), || LOOKS.fetch_add(1, Ordering::Relaxed) > 10);
+    assert!(played.is_none());
+    assert!(began.elapsed() < Duration::from_secs(60));
 }
