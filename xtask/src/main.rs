@@ -86,7 +86,7 @@ fn steps() -> Vec<Step> {
         images::steps(),
     ]
     .into_iter()
-    .chain([rust::steps(), fuzz::steps(), features::steps(), chaos::steps(), examples::steps(), demo::steps()])
+    .chain([rust::steps(), features::steps(), fuzz::steps(), chaos::steps(), examples::steps(), demo::steps()])
     .flatten()
     .collect()
 }

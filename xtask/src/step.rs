@@ -234,7 +234,7 @@ impl std::fmt::Display for Verdict<'_> {
 
 /// Steps that do not build in the folder that the others build in, or wait for most of their time:
 /// they run beside the others, which compile and then wait for machines.
-const BESIDE: [&str; 13] = [
+const BESIDE: [&str; 12] = [
     "python-lint",
     "python-unit",
     // The first of the others, because a step waits for it.
@@ -248,7 +248,6 @@ const BESIDE: [&str; 13] = [
     "python-test",
     "ui",
     "fuzz",
-    "features",
 ];
 /// The steps of `--fast`, which a run of all steps begins with.
 pub(crate) const FAST: [&str; 5] = ["format", "clippy", "unit", "python-lint", "python-unit"];
