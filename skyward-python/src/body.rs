@@ -4,12 +4,13 @@ use std::fmt;
 
 use ruff_python_ast::token::TokenKind;
 use ruff_python_ast::{Expr, Stmt};
-use ruff_python_parser::{Mode, parse_unchecked};
+use ruff_python_parser::Mode;
 use ruff_text_size::Ranged as _;
 
 use super::finding::{Finding, Place};
 use super::function::Function;
 use super::module::{Binding, Lines, Module};
+use super::tree::{Tree, deep};
 use super::version::Target;
 
 /// Where a string literal stands in a Rust file.
@@ -85,16 +86,20 @@ impl Body {
 
     /// The function; `None` if the text does not parse that far.
     pub fn function(&self) -> Option<Function> {
-        match self.module.find(&self.name) {
+        deep(|| match self.module.find(&self.name) {
             Some(Binding::Function(function)) => Some(Function::read(&self.module, function)),
             _ => None,
-        }
+        })
     }
 
     /// The problems of the body: what Python's grammar and compiler refuse, names that neither the
     /// body nor Python defines, names of the package `skyward` that do not exist, and the metadata.
     /// The places are those in the Rust file.
     pub fn findings(&self) -> Vec<Finding> {
+        deep(|| self.find())
+    }
+
+    fn find(&self) -> Vec<Finding> {
         let parameters: Vec<&str> = self.parameters.iter().map(String::as_str).collect();
         let mut found = self.module.syntax_errors().to_vec();
         found.extend(self.module.undefined_names(Some(&parameters)));
@@ -231,7 +236,7 @@ impl<'a> Text<'a> {
 
 /// The byte ranges of string tokens; one with fields (`f"…{x}…"`) counts whole.
 fn string_ranges(body: &str) -> Vec<(usize, usize)> {
-    let parsed = parse_unchecked(body, Mode::Module.into());
+    let parsed = Tree::parse(body, Mode::Module);
     let mut ranges = Vec::new();
     let mut open = Vec::new();
     for token in parsed.tokens().iter() {

@@ -5,11 +5,12 @@
 
 use ruff_python_ast::visitor::{Visitor, walk_stmt};
 use ruff_python_ast::{Decorator, Expr, Keyword, Operator, Stmt, StmtClassDef, StmtFunctionDef};
-use ruff_python_parser::parse_expression;
+use ruff_python_parser::Mode;
 use ruff_text_size::Ranged as _;
 
 use super::function::Function;
 use super::module::{Binding, Module};
+use super::tree::Tree;
 
 /// What an annotation says of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +69,7 @@ fn shape_of(module: &Module, bases: Vec<String>, definition: &StmtFunctionDef) -
         return None;
     }
     let reader = Reader { module, bases };
-    Some(reader.shape(definition.returns.as_deref()?, &mut Vec::new())).filter(|shape| shape.tells())
+    Some(reader.shape(definition.returns.as_deref()?, &mut Within::default())).filter(|shape| shape.tells())
 }
 
 impl Shape {
@@ -82,6 +83,14 @@ impl Shape {
     }
 }
 
+/// What an annotation stands in.
+#[derive(Default)]
+struct Within {
+    classes: Vec<String>,
+    /// The annotations around it, in all of these classes.
+    annotations: usize,
+}
+
 struct Reader<'a> {
     module: &'a Module,
     /// What any class of the payload derives from.
@@ -89,13 +98,22 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// `within` are the classes that the annotation stands in.
-    fn shape(&self, annotation: &Expr, within: &mut Vec<String>) -> Shape {
+    fn shape(&self, annotation: &Expr, within: &mut Within) -> Shape {
+        if within.annotations == MOST_ANNOTATIONS {
+            return Shape::Unknown;
+        }
+        within.annotations += 1;
+        let shape = self.shape_within(annotation, within);
+        within.annotations -= 1;
+        shape
+    }
+
+    fn shape_within(&self, annotation: &Expr, within: &mut Within) -> Shape {
         match annotation {
             Expr::Name(name) => self.class(name.id.as_str(), within).map_or(Shape::Unknown, Shape::Class),
-            Expr::StringLiteral(text) => match parse_expression(text.value.to_str()) {
-                Ok(parsed) => self.shape(parsed.expr(), within),
-                Err(_) => Shape::Unknown,
+            Expr::StringLiteral(text) => match Tree::parse(text.value.to_str(), Mode::Expression).expression() {
+                Some(annotation) => self.shape(annotation, within),
+                None => Shape::Unknown,
             },
             Expr::BinOp(either) if either.op == Operator::BitOr => match (&*either.left, &*either.right) {
                 (Expr::NoneLiteral(_), other) | (other, Expr::NoneLiteral(_)) => self.shape(other, within),
@@ -122,9 +140,9 @@ impl Reader<'_> {
         }
     }
 
-    fn class(&self, name: &str, within: &mut Vec<String>) -> Option<Class> {
+    fn class(&self, name: &str, within: &mut Within) -> Option<Class> {
         // An instance of a class that derives from it may have more fields.
-        if self.bases.iter().any(|base| base == name) || within.len() == DEEPEST {
+        if self.bases.iter().any(|base| base == name) || within.classes.len() >= DEEPEST {
             return None;
         }
         let class = self.definition(name)?;
@@ -144,18 +162,18 @@ impl Reader<'_> {
     }
 
     /// All fields, those of the bases first.
-    fn fields(&self, class: &StmtClassDef, within: &mut Vec<String>) -> Option<(Kind, Vec<(String, Shape)>)> {
+    fn fields(&self, class: &StmtClassDef, within: &mut Within) -> Option<(Kind, Vec<(String, Shape)>)> {
         let name = class.name.to_string();
-        if within.contains(&name) {
+        if within.classes.len() == MOST_CLASSES || within.classes.contains(&name) {
             return None;
         }
-        within.push(name);
+        within.classes.push(name);
         let found = self.fields_within(class, within);
-        within.pop();
+        within.classes.pop();
         found
     }
 
-    fn fields_within(&self, class: &StmtClassDef, within: &mut Vec<String>) -> Option<(Kind, Vec<(String, Shape)>)> {
+    fn fields_within(&self, class: &StmtClassDef, within: &mut Within) -> Option<(Kind, Vec<(String, Shape)>)> {
         let mut kind = None;
         for decorator in &class.decorator_list {
             if chooses_fields(&decorator.expression) {
@@ -341,6 +359,11 @@ const DUMPS: [&str; 2] = ["model_config", "model_dump"];
 const CHOOSERS: [&str; 3] = ["these", "auto_attribs", "field_transformer"];
 /// Classes in classes, at most.
 const DEEPEST: usize = 6;
+/// The same with their bases.
+const MOST_CLASSES: usize = 32;
+/// Annotations in annotations, at most; those of a result that Rust reads are nested a few levels
+/// deep.
+const MOST_ANNOTATIONS: usize = 64;
 
 #[cfg(test)]
 mod tests;

@@ -45,6 +45,7 @@ mod payload;
 mod reading;
 mod scopes;
 mod semantics;
+mod tree;
 mod undefined;
 mod uses;
 mod version;

@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 
 use ruff_python_ast::visitor::{Visitor, walk_stmt};
-use ruff_python_ast::{Expr, ModModule, Stmt, StmtFunctionDef, StmtIf};
-use ruff_python_parser::{Mode, ParseOptions, Parsed, parse_unchecked};
+use ruff_python_ast::{Expr, Stmt, StmtFunctionDef, StmtIf};
+use ruff_python_parser::{Mode, ParseOptions};
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
 use super::branches::{Truth, branches};
@@ -12,6 +12,7 @@ use super::finding::{Finding, Kind, Place};
 use super::metadata;
 use super::scopes::Scopes;
 use super::semantics::semantic_errors;
+use super::tree::{DEEPEST, Tree};
 use super::undefined::undefined_names;
 use super::uses::unknown_names;
 use super::version::Target;
@@ -21,7 +22,7 @@ pub(crate) struct Module {
     /// The path that messages show.
     pub(crate) path: String,
     pub(crate) text: String,
-    parsed: Parsed<ModModule>,
+    tree: Tree,
     lines: Lines,
     target: Target,
     /// The offset at which each line of the text begins.
@@ -74,13 +75,12 @@ impl Module {
     pub(crate) fn parse(path: impl Into<String>, text: impl Into<String>, lines: Lines, target: Target) -> Self {
         let text = text.into();
         let options = ParseOptions::from(Mode::Module).with_target_version(target.version);
-        let parsed =
-            parse_unchecked(&text, options).try_into_module().expect("a text parsed in module mode is a module");
+        let tree = Tree::parse(&text, options);
         let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
         Self {
             path: path.into(),
             text,
-            parsed,
+            tree,
             lines,
             target,
             line_starts,
@@ -89,8 +89,9 @@ impl Module {
         }
     }
 
+    /// None of a text that is nested too deeply, which is one of its syntax errors.
     pub(crate) fn statements(&self) -> &[Stmt] {
-        self.parsed.suite()
+        self.tree.statements()
     }
 
     /// What its scopes bind and use.
@@ -104,12 +105,19 @@ impl Module {
     }
 
     fn find_syntax_errors(&self) -> Vec<Finding> {
-        let grammar = self.parsed.errors().iter();
+        if let Some(at) = self.tree.too_deep() {
+            let message = format!(
+                "in this statement, something is nested more than {DEEPEST} levels deep, which Python before 3.13 refuses, and this check does not read"
+            );
+            let found = self.finding(Kind::Compiler, at, message);
+            return vec![found.with_help("compute it in several statements, or in a loop")];
+        }
+        let grammar = self.tree.errors().iter();
         let mut errors: Vec<(TextRange, Kind, String)> =
             grammar.map(|error| (error.location, Kind::Syntax, error.error.to_string())).collect();
         // What the grammar allows is looked at only once the grammar is kept: half a tree misleads.
         if errors.is_empty() {
-            let newer = self.parsed.unsupported_syntax_errors().iter();
+            let newer = self.tree.unsupported_syntax_errors().iter();
             errors.extend(newer.map(|error| (error.range, Kind::Version, error.to_string())));
             let refused = semantic_errors(&self.text, self.target.version, self.statements());
             let misplaced = self.scopes().misplaced.iter().cloned();
@@ -150,7 +158,7 @@ impl Module {
     }
 
     pub(crate) fn is_valid(&self) -> bool {
-        self.parsed.has_valid_syntax()
+        self.tree.is_valid()
     }
 
     /// Where a place in the text stands in the file that messages name.

@@ -12,6 +12,7 @@ use super::function::Function;
 use super::module::{Binding, Lines, Module};
 use super::names::{list, nearest};
 use super::reading::{self, Text};
+use super::tree::deep;
 use super::version::Target;
 
 /// A file, or the files of a folder, parsed.
@@ -101,8 +102,10 @@ impl Payload {
     pub fn findings(&self) -> Vec<Finding> {
         let mut found = Vec::new();
         for File { module, .. } in &self.files {
-            found.extend_from_slice(module.syntax_errors());
-            found.extend(module.unknown_names());
+            deep(|| {
+                found.extend_from_slice(module.syntax_errors());
+                found.extend(module.unknown_names());
+            });
         }
         let main = &self.main().module;
         found.extend(main.metadata_errors(|line| Place::column(&*main.path, line, 1)));
@@ -114,14 +117,14 @@ impl Payload {
     ///
     /// They are no errors of `#[skyward::compute]`, which checks names in a [body](crate::Body) only.
     pub fn undefined_names(&self) -> Vec<Finding> {
-        self.files.iter().flat_map(|file| file.module.undefined_names(None)).collect()
+        deep(|| self.files.iter().flat_map(|file| file.module.undefined_names(None)).collect())
     }
 
     /// What keeps functions at the top level of the main file from being entries, however they are
     /// declared: the name has another meaning at the end of the file, or the function has
     /// [obstacles](Function::obstacles).
     pub fn entry_findings(&self) -> Vec<Finding> {
-        let names = self.main().module.function_names();
+        let names = deep(|| self.main().module.function_names());
         let findings = names.into_iter().map(|name| match self.entry(name, false) {
             Ok(Entry::Function { function, .. }) => function.obstacles(),
             Ok(Entry::Unknown) => Vec::new(),
@@ -138,13 +141,13 @@ impl Payload {
     /// If the main file has nothing of this name, or, without `unchecked`, something that is no
     /// `def` of the payload. The finding lists the functions of the file.
     pub fn entry(&self, name: &str, unchecked: bool) -> Result<Entry, Finding> {
-        self.find(self.main, name, unchecked, self.files.len())
+        deep(|| self.find(self.main, name, unchecked, self.files.len()))
     }
 
     /// The fields of the class that the annotation of a function's result names; `None` if it names
     /// no class of the payload whose fields are certain.
     pub fn returned(&self, function: &Function) -> Option<Shape> {
-        returned(self.files.iter().map(|file| &file.module), function)
+        deep(|| returned(self.files.iter().map(|file| &file.module), function))
     }
 
     /// Follows imports between the files, at most `hops` times.
