@@ -7,9 +7,10 @@ use ruff_python_ast::{Expr, Stmt};
 use ruff_python_parser::Mode;
 use ruff_text_size::Ranged as _;
 
+use super::bindings::Binding;
 use super::finding::{Finding, Place};
 use super::function::Function;
-use super::module::{Binding, Lines, Module};
+use super::module::{Lines, Module};
 use super::tree::{Tree, deep};
 use super::version::Target;
 
@@ -86,9 +87,12 @@ impl Body {
 
     /// The function; `None` if the text does not parse that far.
     pub fn function(&self) -> Option<Function> {
-        deep(|| match self.module.find(&self.name) {
-            Some(Binding::Function(function)) => Some(Function::read(&self.module, function)),
-            _ => None,
+        deep(|| {
+            let bindings = self.module.bindings();
+            match bindings.find(&self.name) {
+                Some(Binding::Function(function)) => Some(Function::read(&bindings, function)),
+                _ => None,
+            }
         })
     }
 

@@ -27,6 +27,7 @@
 //! `#[skyward::compute]`.
 
 mod annotation;
+mod bindings;
 mod body;
 mod branches;
 mod builtins;

@@ -2,12 +2,11 @@
 
 use std::sync::OnceLock;
 
-use ruff_python_ast::visitor::{Visitor, walk_stmt};
-use ruff_python_ast::{Expr, Stmt, StmtFunctionDef, StmtIf};
+use ruff_python_ast::Stmt;
 use ruff_python_parser::{Mode, ParseOptions};
-use ruff_text_size::{Ranged as _, TextRange, TextSize};
+use ruff_text_size::{TextRange, TextSize};
 
-use super::branches::{Truth, branches};
+use super::bindings::Bindings;
 use super::finding::{Finding, Kind, Place};
 use super::metadata;
 use super::scopes::Scopes;
@@ -41,34 +40,6 @@ pub(crate) enum Lines {
     Within { first_line: u32, columns: Vec<i64> },
     /// The text stands inside a Rust file, but escapes hide its line numbers.
     Unknown,
-}
-
-/// `from …module import *`, with as many dots.
-pub(crate) struct Star<'a> {
-    pub(crate) level: u32,
-    pub(crate) module: &'a str,
-}
-
-/// How a name comes to be in a module.
-pub(crate) enum Binding<'a> {
-    Function(&'a StmtFunctionDef),
-    /// `from …module import name`, with as many dots.
-    Import {
-        level: u32,
-        module: &'a str,
-        name: &'a str,
-        at: TextRange,
-    },
-    /// `import path`, or `import path as name`.
-    Module {
-        path: &'a str,
-        at: TextRange,
-    },
-    /// Something whose parameters are not written down: a class, an assignment.
-    Other {
-        what: &'static str,
-        at: TextRange,
-    },
 }
 
 impl Module {
@@ -211,24 +182,9 @@ impl Module {
         }
     }
 
-    /// What `name` is at the module's top level; the last binding holds. `if`, `try` and `with`
-    /// open no scope.
-    pub(crate) fn find(&self, name: &str) -> Option<Binding<'_>> {
-        self.look_up(name).0
-    }
-
-    /// The same, and each `import *` behind it, which may bind the name anew.
-    pub(crate) fn look_up(&self, name: &str) -> (Option<Binding<'_>>, Vec<Star<'_>>) {
-        let mut bindings = Bindings { name, found: None, stars: Vec::new() };
-        bindings.visit_body(self.statements());
-        (bindings.found, bindings.stars)
-    }
-
-    /// The names of the functions at the top level.
-    pub(crate) fn function_names(&self) -> Vec<&str> {
-        let mut functions = FunctionNames(Vec::new());
-        functions.visit_body(self.statements());
-        functions.0
+    /// What the names at its top level are bound to.
+    pub(crate) fn bindings(&self) -> Bindings<'_> {
+        Bindings::of(self)
     }
 
     /// Line and column, both from 1; the column counts characters.
@@ -237,90 +193,6 @@ impl Module {
         let column = self.text[self.line_starts[line - 1]..at.to_usize()].chars().count() + 1;
         (line, column)
     }
-}
-
-/// Looks for the last binding of a name, without entering functions and classes.
-struct Bindings<'a, 'n> {
-    name: &'n str,
-    found: Option<Binding<'a>>,
-    stars: Vec<Star<'a>>,
-}
-
-impl<'a> Bindings<'a, '_> {
-    fn bind(&mut self, binding: Binding<'a>) {
-        self.found = Some(binding);
-        self.stars.clear();
-    }
-}
-
-impl<'a> Visitor<'a> for Bindings<'a, '_> {
-    fn visit_stmt(&mut self, statement: &'a Stmt) {
-        let other = |what| Binding::Other { what, at: statement.range() };
-        let is_name = |target: &Expr| matches!(target, Expr::Name(name) if name.id.as_str() == self.name);
-        match statement {
-            Stmt::FunctionDef(function) if function.name.as_str() == self.name => {
-                self.bind(Binding::Function(function));
-            }
-            Stmt::ClassDef(class) if class.name.as_str() == self.name => self.bind(other("a class")),
-            Stmt::FunctionDef(_) | Stmt::ClassDef(_) => {}
-            Stmt::Assign(assign) if assign.targets.iter().any(is_name) => self.bind(other("assigned")),
-            Stmt::AnnAssign(assign) if assign.value.is_some() && is_name(&assign.target) => {
-                self.bind(other("assigned"));
-            }
-            Stmt::Import(import) => {
-                for alias in &import.names {
-                    let path = alias.name.as_str();
-                    let bound = match &alias.asname {
-                        Some(name) => name.as_str(),
-                        None => path.split('.').next().unwrap_or(path),
-                    };
-                    if bound == self.name {
-                        self.bind(Binding::Module { path, at: statement.range() });
-                    }
-                }
-            }
-            Stmt::ImportFrom(import) => {
-                let (level, module) = (import.level, import.module.as_ref().map_or("", |module| module.as_str()));
-                for alias in &import.names {
-                    let name = alias.name.as_str();
-                    if name == "*" {
-                        self.stars.push(Star { level, module });
-                    } else if alias.asname.as_ref().unwrap_or(&alias.name).as_str() == self.name {
-                        self.bind(Binding::Import { level, module, name, at: statement.range() });
-                    }
-                }
-            }
-            Stmt::If(inner) => visit_branches(self, inner),
-            _ => walk_stmt(self, statement),
-        }
-    }
-
-    fn visit_expr(&mut self, _: &'a Expr) {}
-}
-
-/// What a worker may run of an `if`: not what stands below `if __name__ == "__main__":`.
-fn visit_branches<'a>(visitor: &mut impl Visitor<'a>, statement: &'a StmtIf) {
-    let taken = branches(statement).filter(|(_, truth)| *truth != Truth::Never);
-    taken.for_each(|(body, _)| visitor.visit_body(body));
-}
-
-struct FunctionNames<'a>(Vec<&'a str>);
-
-impl<'a> Visitor<'a> for FunctionNames<'a> {
-    fn visit_stmt(&mut self, statement: &'a Stmt) {
-        match statement {
-            Stmt::FunctionDef(function) => {
-                if !self.0.contains(&function.name.as_str()) {
-                    self.0.push(function.name.as_str());
-                }
-            }
-            Stmt::ClassDef(_) => {}
-            Stmt::If(inner) => visit_branches(self, inner),
-            _ => walk_stmt(self, statement),
-        }
-    }
-
-    fn visit_expr(&mut self, _: &'a Expr) {}
 }
 
 /// The parser's messages begin in upper case.
