@@ -125,18 +125,18 @@ impl Payload {
     }
 
     /// What keeps functions at the top level of the main file from being entries, however they are
-    /// declared: the name has another meaning at the end of the file, or the function has
-    /// [obstacles](Function::obstacles).
+    /// declared: the [obstacles](Function::obstacles) of each. A name that means something else at the
+    /// end of the file, as after `train = jit(train)`, gives no finding: a declaration with `unchecked`
+    /// can name it.
     pub fn entry_findings(&self) -> Vec<Finding> {
         deep(|| {
             let meanings = Meanings::of(self);
             let names = meanings.bindings(self.main).function_names();
-            let findings = names.iter().map(|name| match meanings.find(self.main, name, false) {
+            let obstacles = names.iter().map(|name| match meanings.find(self.main, name, true) {
                 Meaning::Function { file, function } => Function::read(meanings.bindings(file), function).obstacles(),
-                Meaning::Other { file, what, at } => vec![self.no_function(name, file, what, at)],
-                Meaning::Unknown | Meaning::Nothing { .. } => Vec::new(),
+                Meaning::Unknown | Meaning::Other { .. } | Meaning::Nothing { .. } => Vec::new(),
             });
-            findings.flatten().collect()
+            obstacles.flatten().collect()
         })
     }
 
