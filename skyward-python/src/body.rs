@@ -8,7 +8,7 @@ use ruff_python_parser::Mode;
 use ruff_text_size::Ranged as _;
 
 use super::bindings::Binding;
-use super::finding::{Finding, Place};
+use super::finding::Finding;
 use super::function::Function;
 use super::module::{Lines, Module};
 use super::tree::{Tree, deep};
@@ -98,7 +98,8 @@ impl Body {
 
     /// The problems of the body: what Python's grammar and compiler refuse, names that neither the
     /// body nor Python defines, names of the package `skyward` that do not exist, and the metadata.
-    /// The places are those in the Rust file.
+    /// The places are those in the Rust file, or lines of the text where escapes in the literal hide
+    /// them.
     pub fn findings(&self) -> Vec<Finding> {
         deep(|| self.find())
     }
@@ -108,8 +109,7 @@ impl Body {
         let mut found = self.module.syntax_errors().to_vec();
         found.extend(self.module.undefined_names(Some(&parameters)));
         found.extend(self.module.unknown_names());
-        let place = |line| Place::line(self.path(), self.first_line as usize + line - 1);
-        found.extend(self.module.metadata_errors(place));
+        found.extend(self.module.metadata_errors());
         found
     }
 
@@ -415,5 +415,21 @@ mod tests {
         assert!(errors[0].to_string().starts_with("src/main.rs:12:19: "), "{errors:?}");
         let errors = inline("return a +").findings();
         assert!(errors[0].to_string().starts_with("src/main.rs:10:17: "), "{errors:?}");
+    }
+    #[test]
+    fn metadata_has_its_line_in_the_rust_file_where_that_is_known() {
+        let text = "\n    # /// script\n    # dependencies = 1\n    # ///\n    return a\n";
+        for (height, place, line) in [
+            (6, "src/main.rs:12: ", Some(12)),
+            // As with `\n` in a literal of one line.
+            (1, "src/main.rs, line 2 of the Python text: ", None),
+            (4, "src/main.rs, line 2 of the Python text: ", None),
+        ] {
+            let literal = Literal { path: "src/main.rs".into(), line: 10, column: 7, height };
+            let errors = Body::new("f", &["a"], text, literal).findings();
+            assert_eq!(errors.len(), 1, "{errors:?}");
+            assert!(errors[0].to_string().starts_with(place), "{}", errors[0]);
+            assert_eq!(errors[0].line(), line);
+        }
     }
 }

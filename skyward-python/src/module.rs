@@ -117,10 +117,10 @@ impl Module {
         found.into_iter().map(|(range, message)| self.finding(Kind::Skyward, range, message)).collect()
     }
 
-    /// What is wrong with its metadata; `place` is where a line of the text stands.
-    pub(crate) fn metadata_errors(&self, place: impl Fn(usize) -> Place) -> Vec<Finding> {
+    /// What is wrong with its metadata.
+    pub(crate) fn metadata_errors(&self) -> Vec<Finding> {
         let shown = |(line, message): (usize, String)| {
-            let place = place(line);
+            let place = self.line_place(line);
             let text = self.text.lines().nth(line - 1).unwrap_or("");
             let excerpt = format!("{} | {text}", place.number().unwrap_or_default());
             Finding::new(Kind::Metadata, place, message).with_excerpt(excerpt)
@@ -143,6 +143,16 @@ impl Module {
                 let column = usize::try_from(column).unwrap_or(1);
                 Place::column(&*self.path, *first_line as usize + line - 1, column)
             }
+            Lines::Unknown => self.line_place(line),
+        }
+    }
+
+    /// Where a line of the text stands in the file that messages name.
+    fn line_place(&self, line: usize) -> Place {
+        match &self.lines {
+            Lines::Own => Place::column(&*self.path, line, 1),
+            Lines::Within { first_line, .. } => Place::line(&*self.path, *first_line as usize + line - 1),
+            // Without the line of `def`, which the Rust file does not have.
             Lines::Unknown => Place::text_line(&*self.path, line.saturating_sub(1).max(1)),
         }
     }

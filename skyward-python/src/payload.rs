@@ -111,8 +111,7 @@ impl Payload {
                 found.extend(module.unknown_names());
             });
         }
-        let main = &self.main().module;
-        found.extend(main.metadata_errors(|line| Place::column(&*main.path, line, 1)));
+        found.extend(self.main().module.metadata_errors());
         found
     }
 
