@@ -34,6 +34,7 @@ mod builtins;
 #[cfg(test)]
 mod corpus;
 mod decorators;
+mod excerpt;
 mod exports;
 mod fields;
 mod finding;

@@ -7,12 +7,13 @@ use ruff_python_parser::{Mode, ParseOptions};
 use ruff_text_size::{TextRange, TextSize};
 
 use super::bindings::Bindings;
+use super::excerpt;
 use super::finding::{Finding, Kind, Place};
 use super::metadata;
 use super::scopes::Scopes;
 use super::semantics::semantic_errors;
 use super::tree::{DEEPEST, Tree};
-use super::undefined::undefined_names;
+use super::undefined::{undefined, undefined_names};
 use super::uses::unknown_names;
 use super::version::Target;
 
@@ -96,7 +97,7 @@ impl Module {
                 .extend(refused.into_iter().chain(misplaced).map(|(range, message)| (range, Kind::Compiler, message)));
         }
         errors.sort_by_key(|(range, ..)| range.start());
-        errors.into_iter().map(|(range, kind, message)| self.syntax_error(kind, range, &sentence(&message))).collect()
+        Finding::first(errors, |(range, kind, message)| self.syntax_error(kind, range, &sentence(&message)))
     }
 
     /// What neither it nor Python defines. A module that is made of a body has one function, with
@@ -106,26 +107,26 @@ impl Module {
         if !self.syntax_errors().is_empty() {
             return Vec::new();
         }
-        let found = undefined_names(self.scopes(), self.target.version, parameters);
-        found.into_iter().map(|(range, message)| self.finding(Kind::Undefined, range, message)).collect()
+        let scopes = self.scopes();
+        Finding::first(undefined_names(scopes, self.target.version), |used| {
+            self.finding(Kind::Undefined, used.range, undefined(used, scopes, parameters))
+        })
     }
 
     /// What it names of the package `skyward` that is not there.
     pub(crate) fn unknown_names(&self) -> Vec<Finding> {
         // A partial syntax tree would produce misleading messages.
         let found = if self.is_valid() { unknown_names(self.statements()) } else { Vec::new() };
-        found.into_iter().map(|(range, message)| self.finding(Kind::Skyward, range, message)).collect()
+        Finding::first(found, |(range, message)| self.finding(Kind::Skyward, range, message))
     }
 
     /// What is wrong with its metadata.
     pub(crate) fn metadata_errors(&self) -> Vec<Finding> {
-        let shown = |(line, message): (usize, String)| {
+        Finding::first(metadata::check(&self.text), |(line, message)| {
             let place = self.line_place(line);
-            let text = self.text.lines().nth(line - 1).unwrap_or("");
-            let excerpt = format!("{} | {text}", place.number().unwrap_or_default());
+            let excerpt = excerpt::plain(place.number().unwrap_or_default(), self.line(line));
             Finding::new(Kind::Metadata, place, message).with_excerpt(excerpt)
-        };
-        metadata::check(&self.text).into_iter().map(shown).collect()
+        })
     }
 
     pub(crate) fn is_valid(&self) -> bool {
@@ -166,14 +167,8 @@ impl Module {
     pub(crate) fn finding(&self, kind: Kind, range: TextRange, message: impl Into<String>) -> Finding {
         let place = self.place(range.start());
         let (line, column) = self.position(range.start());
-        let text = self.text[self.line_starts[line - 1]..].split('\n').next().unwrap_or("").trim_end_matches('\r');
-        let number = place.number().unwrap_or_default().to_string();
-        // Tabs are kept, so that the mark stands below what it means.
-        let blank: String = text.chars().take(column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-        let rest = text.chars().count().saturating_sub(column - 1).max(1);
-        let width = self.text[range].split('\n').next().unwrap_or("").chars().count().clamp(1, rest);
-        let margin = " ".repeat(number.len());
-        let excerpt = format!("{number} | {text}\n{margin} | {blank}{}", "^".repeat(width));
+        let width = self.text[range].split('\n').next().unwrap_or("").chars().count();
+        let excerpt = excerpt::marked(place.number().unwrap_or_default(), self.line(line), column - 1, width);
         Finding::new(kind, place, message).with_excerpt(excerpt)
     }
 
@@ -195,6 +190,12 @@ impl Module {
     /// What the names at its top level are bound to.
     pub(crate) fn bindings(&self) -> Bindings<'_> {
         Bindings::of(self)
+    }
+
+    /// The line of this number, from 1, without its end.
+    fn line(&self, number: usize) -> &str {
+        let begin = self.line_starts.get(number - 1).copied().unwrap_or(self.text.len());
+        self.text[begin..].split('\n').next().unwrap_or("").trim_end_matches('\r')
     }
 
     /// Line and column, both from 1; the column counts characters.

@@ -102,7 +102,8 @@ impl Payload {
 
     /// The problems of all files that do not depend on the entry: what Python's grammar and compiler
     /// refuse, for the oldest Python that `requires-python` allows, or else for 3.10; names of the
-    /// package `skyward` that do not exist; and the metadata of the main file.
+    /// package `skyward` that do not exist; and the metadata of the main file. This and each other
+    /// check reports at most 100 findings of a file, and then how many more there are.
     pub fn findings(&self) -> Vec<Finding> {
         let mut found = Vec::new();
         for File { module, .. } in &self.files {
@@ -135,7 +136,7 @@ impl Payload {
                 Meaning::Function { file, function } => Function::read(meanings.bindings(file), function).obstacles(),
                 Meaning::Unknown | Meaning::Other { .. } | Meaning::Nothing { .. } => Vec::new(),
             });
-            obstacles.flatten().collect()
+            Finding::first(obstacles.flatten(), |found| found)
         })
     }
 

@@ -292,6 +292,22 @@ fn the_main_file_must_be_there() {
 }
 
 #[test]
+fn findings_of_a_long_line_are_few_and_short() {
+    let names: Vec<String> = (0..3000).map(|number| format!("name{number}")).collect();
+    let undefined = Payload::from_text("a.py", format!("x = [{}]\n", names.join(", "))).undefined_names();
+    let unknown: Vec<String> = names.iter().map(|name| format!("sky.{name}")).collect();
+    let unknown = Payload::from_text("a.py", format!("import skyward as sky\nx = [{}]\n", unknown.join(", ")));
+    let wrong = Payload::from_text("a.py", format!("{}\n", "x = = ; ".repeat(3000)));
+    let refused = Payload::from_text("a.py", format!("{}\n", "return; ".repeat(3000)));
+    for found in [undefined, unknown.findings(), wrong.findings(), refused.findings()] {
+        assert_eq!(found.len(), 101);
+        assert!(found[100].message().ends_with(" more that are not shown"), "{}", found[100]);
+        let longest = found.iter().map(|found| found.to_string().len()).max().unwrap();
+        assert!(longest < 1000, "{longest}");
+    }
+}
+
+#[test]
 fn files_are_utf_8() {
     let folder = Folder::new(
         "utf8",
