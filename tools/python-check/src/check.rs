@@ -24,7 +24,7 @@ pub(crate) struct Reason {
     /// What it is about, for the counts.
     pub(crate) kind: String,
     /// `path:line:column: message`, and further lines.
-    pub(crate) text: String,
+    pub(crate) lines: Vec<String>,
 }
 
 /// Checks all files, on as many threads as there are processors, and passes the verdicts on in the
@@ -73,15 +73,15 @@ fn take<'f>(files: &'f [File], next: &AtomicUsize) -> Option<(usize, &'f File)> 
 /// Checks one file. A defect of the checks that this file shows does not end the others.
 fn guarded(file: &File) -> Verdict {
     catch_unwind(AssertUnwindSafe(|| check(file))).unwrap_or_else(|_| {
-        let text = format!("{}: the check panicked, which is a defect of the check", file.path.display());
-        Verdict { reasons: vec![Reason { kind: "panic of the check".to_owned(), text }] }
+        let line = format!("{}: the check panicked, which is a defect of the check", file.path.display());
+        Verdict { reasons: vec![Reason { kind: "panic of the check".to_owned(), lines: vec![line] }] }
     })
 }
 
 fn check(file: &File) -> Verdict {
     let path = file.path.display().to_string();
     if let Some(why) = &file.unreadable {
-        let reason = Reason { kind: Kind::File.to_string(), text: format!("{path}: {why}") };
+        let reason = Reason { kind: Kind::File.to_string(), lines: vec![format!("{path}: {why}")] };
         return Verdict { reasons: vec![reason] };
     }
     let payload = match Payload::read_file(&file.path, &path) {
@@ -99,17 +99,15 @@ fn check(file: &File) -> Verdict {
 
 impl From<&Finding> for Reason {
     fn from(finding: &Finding) -> Self {
-        let mut text = finding.path().to_owned();
+        let mut first = finding.path().to_owned();
         for number in [finding.line(), finding.column()].into_iter().flatten() {
-            text.push_str(&format!(":{number}"));
+            first.push_str(&format!(":{number}"));
         }
-        text.push_str(": ");
-        text.push_str(finding.message());
-        for part in [finding.excerpt(), finding.help()].into_iter().flatten() {
-            text.push('\n');
-            text.push_str(part);
-        }
-        Self { kind: finding.kind().to_string(), text }
+        first.push_str(": ");
+        first.push_str(finding.message());
+        let rest = [finding.excerpt(), finding.help()].into_iter().flatten().flat_map(|part| part.split('\n'));
+        let lines = std::iter::once(first).chain(rest.map(str::to_owned)).collect();
+        Self { kind: finding.kind().to_string(), lines }
     }
 }
 

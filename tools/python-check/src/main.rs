@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", report::visible(&format!("{error:#}")));
             ExitCode::from(2)
         }
     }
