@@ -37,6 +37,7 @@ Checks each Python file as `#[skyward::compute]` would check it as a payload of 
 python-check FOLDER        all .py files below the folder, except in hidden folders and __pycache__
 python-check FILE FILE …   these files
 
+A file that is named twice, or by a link, counts once.
 It prints `accepted` or `refused` for each file, with the reasons, and then the counts. A file is accepted if
   - it is UTF-8 without a byte order mark, and of no more than 16 MiB;
   - it is valid for the oldest Python that its `requires-python` allows, or else for 3.10;
@@ -48,7 +49,7 @@ It prints `accepted` or `refused` for each file, with the reasons, and then the 
     the end of the file, as after `train = jit(train)`, can be declared with `unchecked`.
 A file without functions is accepted if the other checks pass.
 
-The exit code is 0 if all files are accepted, 1 if a file is refused, and 2 for a wrong command line.
+The exit code is 0 if all files are accepted, 1 if a file is refused, and 2 if it cannot do the check.
 ";
 
 #[cfg(test)]

@@ -90,6 +90,9 @@ fn accepted_files_give_no_error() {
     );
     let (output, code) = run(&folder.0, &["b.txt", "a.py"]);
     assert_eq!((verdicts(&output), code), (vec!["accepted b.txt", "accepted a.py"], Some(0)), "files have any name");
+    let (output, code) = run(&folder.0, &["a.py", "./a.py", ".", "b.txt", "b.txt"]);
+    assert_eq!((verdicts(&output), code), (vec!["accepted a.py", "accepted b.txt"], Some(0)), "each counts once");
+    assert!(output.contains("       2 files\n"), "{output}");
 }
 
 #[test]
@@ -138,7 +141,11 @@ fn generated_files_may_be_deep_and_long() {
     let folder = Folder::new("deep", &files);
     let (output, code) = run(&folder.0, &["."]);
     assert_eq!(verdicts(&output), ["refused  ./a.py", "refused  ./b.py", "accepted ./c.py"], "{output}");
-    assert!(output.contains("./a.py:1:5: this is nested more than 3000 levels deep") && code == Some(1), "{output}");
+    assert!(
+        output.contains("./a.py:1:1: in this statement, something is nested more than 3000 levels deep")
+            && code == Some(1),
+        "{output}"
+    );
 }
 
 #[test]
