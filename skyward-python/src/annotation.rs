@@ -19,6 +19,7 @@ pub struct Annotation {
 
 /// A built-in type of Python.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Scalar {
     /// `None`
     None,

@@ -47,6 +47,7 @@ pub struct Body {
 
 /// What the end of a body shows about its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BodyEnd {
     /// An expression whose value goes nowhere.
     UnusedValue,

@@ -17,6 +17,7 @@ use super::tree::Tree;
 
 /// What an annotation says of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Shape {
     /// Anything.
     Unknown,

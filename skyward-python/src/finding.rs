@@ -18,6 +18,7 @@ use std::num::NonZeroU32;
 /// assert_eq!(finding.message(), "`skyward` has no `shrad`; did you mean `shard`?");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     kind: Kind,
     place: Place,

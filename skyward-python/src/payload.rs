@@ -38,8 +38,10 @@ pub struct File {
 
 /// What stands behind the name of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Entry {
     /// A `def` of the payload.
+    #[non_exhaustive]
     Function {
         /// The function.
         function: Box<Function>,
