@@ -182,7 +182,7 @@ fn missing(function: &Function, parameter: &Parameter) -> String {
             "{required}\nit is positional-only (before `/`), but Skyward passes arguments by name: remove the `/`"
         );
     }
-    let named = || annotation.text.as_deref().and_then(Scalar::named).map(|scalar| written(scalar).to_owned());
+    let named = || annotation.text.as_deref().and_then(Scalar::named).and_then(written).map(str::to_owned);
     let ty = annotation.scalars.as_ref().and_then(rust_type).or_else(named).unwrap_or_else(|| "…".to_owned());
     format!("{required}\nadd the argument `{name}: {ty}`, or give the parameter a default")
 }

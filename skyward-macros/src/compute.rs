@@ -100,8 +100,8 @@ fn from_files(options: &Options, python: &LitStr, signature: &Signature, errors:
     let entry = options.entry.as_ref().map_or_else(|| python_name(signature), LitStr::value);
     let unchecked = options.unchecked.is_some();
     let (function, joins) = match payload.entry(&entry, unchecked) {
-        Ok(Entry::Function { function, joins }) => (Some(function), joins),
-        Ok(Entry::Unknown) => (None, None),
+        Ok(Entry::Function { function, joins, .. }) => (Some(function), joins),
+        Ok(_) => (None, None),
         Err(found) => {
             // In a file that does not parse, the entry may only seem to be missing.
             if !is_broken {

@@ -262,7 +262,6 @@ fn check(entry: &str, shape: &Shape, output: &Type, private: &TokenStream) -> To
 /// A shape as a constant expression; `private` is where its types are.
 fn constant(shape: &Shape, private: &TokenStream) -> TokenStream {
     match shape {
-        Shape::Unknown => quote!(#private::Shape::Unknown),
         Shape::List(inner) => {
             let inner = constant(inner, private);
             quote!(#private::Shape::List(&#inner))
@@ -278,6 +277,7 @@ fn constant(shape: &Shape, private: &TokenStream) -> TokenStream {
             });
             quote!(#private::Shape::Class(&#private::Class { name: #name, place: #place, fields: &[#(#fields),*] }))
         }
+        _ => quote!(#private::Shape::Unknown),
     }
 }
 

@@ -109,16 +109,17 @@ impl Rust {
     }
 }
 
-/// The Rust type for a type of Python.
-pub(crate) fn written(scalar: Scalar) -> &'static str {
-    match scalar {
+/// The Rust type for a type of Python, if there is one.
+pub(crate) fn written(scalar: Scalar) -> Option<&'static str> {
+    Some(match scalar {
         Scalar::None => "()",
         Scalar::Bool => "bool",
         Scalar::Int => "i64",
         Scalar::Float => "f64",
         Scalar::Str => "String",
         Scalar::Bytes => "Vec<u8>",
-    }
+        _ => return None,
+    })
 }
 
 /// The Rust type for what an annotation allows: `Option<f64>` for `float | None`.
@@ -126,9 +127,9 @@ pub(crate) fn rust_type(scalars: &BTreeSet<Scalar>) -> Option<String> {
     let optional = scalars.contains(&Scalar::None);
     let mut others = scalars.iter().filter(|scalar| **scalar != Scalar::None);
     match (others.next(), others.next()) {
-        (None, _) => Some(written(Scalar::None).to_owned()),
-        (Some(only), None) if optional => Some(format!("Option<{}>", written(*only))),
-        (Some(only), None) => Some(written(*only).to_owned()),
+        (None, _) => written(Scalar::None).map(str::to_owned),
+        (Some(only), None) if optional => written(*only).map(|ty| format!("Option<{ty}>")),
+        (Some(only), None) => written(*only).map(str::to_owned),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ruff_python_ast::{Expr, Operator};
 
-use super::module::{Binding, Module};
+use super::bindings::{Binding, Bindings};
 
 /// What is written behind the `:` of a parameter, or the `->` of a function.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,6 +19,7 @@ pub struct Annotation {
 
 /// A built-in type of Python.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Scalar {
     /// `None`
     None,
@@ -36,15 +37,15 @@ pub enum Scalar {
 
 /// Reads the annotations of a module.
 pub(super) struct Annotations<'a> {
-    module: &'a Module,
+    bindings: &'a Bindings<'a>,
     /// The names of types may mean something else here.
     rebound: bool,
 }
 
 impl<'a> Annotations<'a> {
-    pub(super) fn of(module: &'a Module) -> Self {
-        let scopes = module.scopes();
-        Self { module, rebound: scopes.dynamic || NAMES.iter().any(|(name, _)| scopes.binds(name)) }
+    pub(super) fn of(bindings: &'a Bindings<'a>) -> Self {
+        let scopes = bindings.module.scopes();
+        Self { bindings, rebound: scopes.dynamic || NAMES.iter().any(|(name, _)| scopes.binds(name)) }
     }
 
     /// None for whatever is not plain.
@@ -84,12 +85,12 @@ impl<'a> Annotations<'a> {
     /// The name in `typing`, if it is from there.
     fn of_typing(&self, expression: &'a Expr) -> Option<&'a str> {
         match expression {
-            Expr::Name(name) => match self.module.find(name.id.as_str())? {
+            Expr::Name(name) => match self.bindings.find(name.id.as_str())? {
                 Binding::Import { level: 0, module: "typing", name, .. } => Some(name),
                 _ => None,
             },
             Expr::Attribute(attribute) => match &*attribute.value {
-                Expr::Name(module) => match self.module.find(module.id.as_str())? {
+                Expr::Name(module) => match self.bindings.find(module.id.as_str())? {
                     Binding::Module { path: "typing", .. } => Some(attribute.attr.as_str()),
                     _ => None,
                 },
@@ -124,16 +125,17 @@ const NAMES: [(&str, Scalar); 5] = [
 mod tests {
     use indoc::indoc;
 
-    use super::super::module::Lines;
+    use super::super::module::{Lines, Module};
     use super::super::version::Target;
     use super::*;
 
     fn read(before: &str, annotation: &str) -> Option<String> {
         let text = format!("{before}def f(a: {annotation}): pass\n");
         let module = Module::parse("a.py", text, Lines::Own, Target::oldest());
-        let Some(Binding::Function(function)) = module.find("f") else { panic!("no f") };
+        let bindings = module.bindings();
+        let Some(Binding::Function(function)) = bindings.find("f") else { panic!("no f") };
         let annotation = function.parameters.args[0].parameter.annotation();
-        let found = Annotations::of(&module).read(annotation)?;
+        let found = Annotations::of(&bindings).read(annotation)?;
         Some(found.into_iter().map(Scalar::name).collect::<Vec<_>>().join(" "))
     }
 

@@ -4,12 +4,14 @@ use std::fmt;
 
 use ruff_python_ast::token::TokenKind;
 use ruff_python_ast::{Expr, Stmt};
-use ruff_python_parser::{Mode, parse_unchecked};
+use ruff_python_parser::Mode;
 use ruff_text_size::Ranged as _;
 
-use super::finding::{Finding, Place};
+use super::bindings::Binding;
+use super::finding::Finding;
 use super::function::Function;
-use super::module::{Binding, Lines, Module};
+use super::module::{Lines, Module};
+use super::tree::{Tree, deep};
 use super::version::Target;
 
 /// Where a string literal stands in a Rust file.
@@ -45,6 +47,7 @@ pub struct Body {
 
 /// What the end of a body shows about its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BodyEnd {
     /// An expression whose value goes nowhere.
     UnusedValue,
@@ -85,22 +88,29 @@ impl Body {
 
     /// The function; `None` if the text does not parse that far.
     pub fn function(&self) -> Option<Function> {
-        match self.module.find(&self.name) {
-            Some(Binding::Function(function)) => Some(Function::read(&self.module, function)),
-            _ => None,
-        }
+        deep(|| {
+            let bindings = self.module.bindings();
+            match bindings.find(&self.name) {
+                Some(Binding::Function(function)) => Some(Function::read(&bindings, function)),
+                _ => None,
+            }
+        })
     }
 
     /// The problems of the body: what Python's grammar and compiler refuse, names that neither the
     /// body nor Python defines, names of the package `skyward` that do not exist, and the metadata.
-    /// The places are those in the Rust file.
+    /// The places are those in the Rust file, or lines of the text where escapes in the literal hide
+    /// them.
     pub fn findings(&self) -> Vec<Finding> {
+        deep(|| self.find())
+    }
+
+    fn find(&self) -> Vec<Finding> {
         let parameters: Vec<&str> = self.parameters.iter().map(String::as_str).collect();
         let mut found = self.module.syntax_errors().to_vec();
         found.extend(self.module.undefined_names(Some(&parameters)));
         found.extend(self.module.unknown_names());
-        let place = |line| Place::line(self.path(), self.first_line as usize + line - 1);
-        found.extend(self.module.metadata_errors(place));
+        found.extend(self.module.metadata_errors());
         found
     }
 
@@ -231,7 +241,7 @@ impl<'a> Text<'a> {
 
 /// The byte ranges of string tokens; one with fields (`f"…{x}…"`) counts whole.
 fn string_ranges(body: &str) -> Vec<(usize, usize)> {
-    let parsed = parse_unchecked(body, Mode::Module.into());
+    let parsed = Tree::parse(body, Mode::Module);
     let mut ranges = Vec::new();
     let mut open = Vec::new();
     for token in parsed.tokens().iter() {
@@ -406,5 +416,21 @@ mod tests {
         assert!(errors[0].to_string().starts_with("src/main.rs:12:19: "), "{errors:?}");
         let errors = inline("return a +").findings();
         assert!(errors[0].to_string().starts_with("src/main.rs:10:17: "), "{errors:?}");
+    }
+    #[test]
+    fn metadata_has_its_line_in_the_rust_file_where_that_is_known() {
+        let text = "\n    # /// script\n    # dependencies = 1\n    # ///\n    return a\n";
+        for (height, place, line) in [
+            (6, "src/main.rs:12: ", Some(12)),
+            // As with `\n` in a literal of one line.
+            (1, "src/main.rs, line 2 of the Python text: ", None),
+            (4, "src/main.rs, line 2 of the Python text: ", None),
+        ] {
+            let literal = Literal { path: "src/main.rs".into(), line: 10, column: 7, height };
+            let errors = Body::new("f", &["a"], text, literal).findings();
+            assert_eq!(errors.len(), 1, "{errors:?}");
+            assert!(errors[0].to_string().starts_with(place), "{}", errors[0]);
+            assert_eq!(errors[0].line(), line);
+        }
     }
 }

@@ -136,7 +136,9 @@ mod tests {
             return found(module, other.id.as_str());
         }
         let mut functions = module.statements().iter().rev().filter_map(|statement| match statement {
-            Stmt::FunctionDef(function) if function.name.as_str() == name => Some(Function::read(module, function)),
+            Stmt::FunctionDef(function) if function.name.as_str() == name => {
+                Some(Function::read(&module.bindings(), function))
+            }
             _ => None,
         });
         match functions.next() {

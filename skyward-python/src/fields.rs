@@ -3,16 +3,21 @@
 //! Uncertain classes count as any type: those with an unknown base, decorator or statement, and
 //! those from which another class of the payload derives.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use ruff_python_ast::visitor::{Visitor, walk_stmt};
 use ruff_python_ast::{Decorator, Expr, Keyword, Operator, Stmt, StmtClassDef, StmtFunctionDef};
-use ruff_python_parser::parse_expression;
+use ruff_python_parser::Mode;
 use ruff_text_size::Ranged as _;
 
+use super::bindings::{Binding, Bindings};
 use super::function::Function;
-use super::module::{Binding, Module};
+use super::module::Module;
+use super::tree::Tree;
 
 /// What an annotation says of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Shape {
     /// Anything.
     Unknown,
@@ -52,23 +57,32 @@ enum Kind {
 
 /// What the function returns; none if its annotation names no class of the payload.
 pub(super) fn returned<'a>(modules: impl Iterator<Item = &'a Module> + Clone, function: &Function) -> Option<Shape> {
-    let (module, definition) = modules.clone().find_map(|module| match module.find(&function.name) {
-        Some(Binding::Function(found)) if module.place(found.name.start()) == function.place => Some((module, found)),
-        _ => None,
-    })?;
-    let mut bases = Bases(Vec::new());
+    let (bindings, definition) =
+        modules.clone().map(Module::bindings).find_map(|bindings| match bindings.find(&function.name) {
+            Some(Binding::Function(found)) if bindings.module.place(found.name.start()) == function.place => {
+                Some((bindings, found))
+            }
+            _ => None,
+        })?;
+    let mut bases = Bases::default();
     modules.for_each(|module| bases.visit_body(module.statements()));
-    shape_of(module, bases.0, definition)
+    shape_of(&bindings, &bases.0, definition)
 }
 
-fn shape_of(module: &Module, bases: Vec<String>, definition: &StmtFunctionDef) -> Option<Shape> {
+fn shape_of(bindings: &Bindings<'_>, bases: &BTreeSet<&str>, definition: &StmtFunctionDef) -> Option<Shape> {
     // Another decorator may give back something else than the function does.
     let kept = |decorator: &Decorator| last_name(&decorator.expression).is_some_and(|name| TRANSPARENT.contains(&name));
     if !definition.decorator_list.iter().all(kept) {
         return None;
     }
-    let reader = Reader { module, bases };
-    Some(reader.shape(definition.returns.as_deref()?, &mut Vec::new())).filter(|shape| shape.tells())
+    let mut classes: BTreeMap<&str, Vec<&StmtClassDef>> = BTreeMap::new();
+    for statement in bindings.module.statements() {
+        if let Stmt::ClassDef(class) = statement {
+            classes.entry(class.name.as_str()).or_default().push(class);
+        }
+    }
+    let reader = Reader { bindings, classes, bases };
+    Some(reader.shape(definition.returns.as_deref()?, &mut Within::default())).filter(|shape| shape.tells())
 }
 
 impl Shape {
@@ -82,20 +96,39 @@ impl Shape {
     }
 }
 
+/// What an annotation stands in.
+#[derive(Default)]
+struct Within {
+    classes: Vec<String>,
+    /// The annotations around it, in all of these classes.
+    annotations: usize,
+}
+
 struct Reader<'a> {
-    module: &'a Module,
+    bindings: &'a Bindings<'a>,
+    /// The classes at the top level.
+    classes: BTreeMap<&'a str, Vec<&'a StmtClassDef>>,
     /// What any class of the payload derives from.
-    bases: Vec<String>,
+    bases: &'a BTreeSet<&'a str>,
 }
 
 impl Reader<'_> {
-    /// `within` are the classes that the annotation stands in.
-    fn shape(&self, annotation: &Expr, within: &mut Vec<String>) -> Shape {
+    fn shape(&self, annotation: &Expr, within: &mut Within) -> Shape {
+        if within.annotations == MOST_ANNOTATIONS {
+            return Shape::Unknown;
+        }
+        within.annotations += 1;
+        let shape = self.shape_within(annotation, within);
+        within.annotations -= 1;
+        shape
+    }
+
+    fn shape_within(&self, annotation: &Expr, within: &mut Within) -> Shape {
         match annotation {
             Expr::Name(name) => self.class(name.id.as_str(), within).map_or(Shape::Unknown, Shape::Class),
-            Expr::StringLiteral(text) => match parse_expression(text.value.to_str()) {
-                Ok(parsed) => self.shape(parsed.expr(), within),
-                Err(_) => Shape::Unknown,
+            Expr::StringLiteral(text) => match Tree::parse(text.value.to_str(), Mode::Expression).expression() {
+                Some(annotation) => self.shape(annotation, within),
+                None => Shape::Unknown,
             },
             Expr::BinOp(either) if either.op == Operator::BitOr => match (&*either.left, &*either.right) {
                 (Expr::NoneLiteral(_), other) | (other, Expr::NoneLiteral(_)) => self.shape(other, within),
@@ -122,40 +155,38 @@ impl Reader<'_> {
         }
     }
 
-    fn class(&self, name: &str, within: &mut Vec<String>) -> Option<Class> {
+    fn class(&self, name: &str, within: &mut Within) -> Option<Class> {
         // An instance of a class that derives from it may have more fields.
-        if self.bases.iter().any(|base| base == name) || within.len() == DEEPEST {
+        if self.bases.contains(name) || within.classes.len() >= DEEPEST {
             return None;
         }
         let class = self.definition(name)?;
         let (_, fields) = self.fields(class, within)?;
-        Some(Class { name: name.to_owned(), place: self.module.locate(class.name.start()), fields })
+        Some(Class { name: name.to_owned(), place: self.bindings.module.locate(class.name.start()), fields })
     }
 
     /// The class of this name, which is bound once, at the top level.
     fn definition(&self, name: &str) -> Option<&StmtClassDef> {
-        let Some(Binding::Other { at, .. }) = self.module.find(name) else { return None };
-        let mut classes = self.module.statements().iter().filter_map(|statement| match statement {
-            Stmt::ClassDef(class) if class.name.as_str() == name => Some(class),
+        let Some(Binding::Other { at, .. }) = self.bindings.find(name) else { return None };
+        match self.classes.get(name)?.as_slice() {
+            [class] if class.range() == at => Some(class),
             _ => None,
-        });
-        let class = classes.next()?;
-        (classes.next().is_none() && class.range() == at).then_some(class)
+        }
     }
 
     /// All fields, those of the bases first.
-    fn fields(&self, class: &StmtClassDef, within: &mut Vec<String>) -> Option<(Kind, Vec<(String, Shape)>)> {
+    fn fields(&self, class: &StmtClassDef, within: &mut Within) -> Option<(Kind, Vec<(String, Shape)>)> {
         let name = class.name.to_string();
-        if within.contains(&name) {
+        if within.classes.len() == MOST_CLASSES || within.classes.contains(&name) {
             return None;
         }
-        within.push(name);
+        within.classes.push(name);
         let found = self.fields_within(class, within);
-        within.pop();
+        within.classes.pop();
         found
     }
 
-    fn fields_within(&self, class: &StmtClassDef, within: &mut Vec<String>) -> Option<(Kind, Vec<(String, Shape)>)> {
+    fn fields_within(&self, class: &StmtClassDef, within: &mut Within) -> Option<(Kind, Vec<(String, Shape)>)> {
         let mut kind = None;
         for decorator in &class.decorator_list {
             if chooses_fields(&decorator.expression) {
@@ -232,13 +263,14 @@ impl Reader<'_> {
     }
 }
 
-/// The names of all bases in a module.
-struct Bases(Vec<String>);
+/// The names of all bases in modules.
+#[derive(Default)]
+struct Bases<'a>(BTreeSet<&'a str>);
 
-impl<'a> Visitor<'a> for Bases {
+impl<'a> Visitor<'a> for Bases<'a> {
     fn visit_stmt(&mut self, statement: &'a Stmt) {
         if let Stmt::ClassDef(class) = statement {
-            self.0.extend(class.bases().iter().filter_map(|base| last_name(base)).map(str::to_owned));
+            self.0.extend(class.bases().iter().filter_map(|base| last_name(base)));
         }
         walk_stmt(self, statement);
     }
@@ -341,6 +373,11 @@ const DUMPS: [&str; 2] = ["model_config", "model_dump"];
 const CHOOSERS: [&str; 3] = ["these", "auto_attribs", "field_transformer"];
 /// Classes in classes, at most.
 const DEEPEST: usize = 6;
+/// The same with their bases.
+const MOST_CLASSES: usize = 32;
+/// Annotations in annotations, at most; those of a result that Rust reads are nested a few levels
+/// deep.
+const MOST_ANNOTATIONS: usize = 64;
 
 #[cfg(test)]
 mod tests;

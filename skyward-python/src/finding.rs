@@ -18,6 +18,7 @@ use std::num::NonZeroU32;
 /// assert_eq!(finding.message(), "`skyward` has no `shrad`; did you mean `shard`?");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     kind: Kind,
     place: Place,
@@ -76,6 +77,18 @@ enum At {
 impl Finding {
     pub(crate) fn new(kind: Kind, place: Place, message: impl Into<String>) -> Self {
         Self { kind, place, names_place: false, message: message.into(), excerpt: None, help: None }
+    }
+
+    /// At most [`MOST`] findings, and behind them one that says how many more there are.
+    pub(crate) fn first<T>(found: impl IntoIterator<Item = T>, show: impl Fn(T) -> Self) -> Vec<Self> {
+        let mut found = found.into_iter();
+        let mut shown: Vec<Self> = found.by_ref().take(MOST).map(&show).collect();
+        if let Some(next) = found.next() {
+            let Self { kind, place, .. } = show(next);
+            let message = format!("from here on, the file has {} more that are not shown", 1 + found.count());
+            shown.push(Self::new(kind, place, message));
+        }
+        shown
     }
 
     /// Does not show the place before the message, which has it in its own words.
@@ -206,9 +219,26 @@ fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
+/// Findings that one check shows of a file. Who mends these finds the next ones.
+const MOST: usize = 100;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_of_many_findings_counts_the_others() {
+        let show = |line: usize| Finding::new(Kind::Undefined, Place::column("a.py", line, 1), "wrong");
+        for (lines, shown) in [(0, 0), (1, 1), (MOST, MOST), (MOST + 1, MOST + 1), (3 * MOST, MOST + 1)] {
+            let found = Finding::first(1..=lines, show);
+            assert_eq!(found.len(), shown, "{lines}");
+            let counts = found.iter().filter(|found| found.message() != "wrong").map(Finding::to_string);
+            let expected = (lines > MOST).then(|| {
+                format!("a.py:{}:1: from here on, the file has {} more that are not shown", MOST + 1, lines - MOST)
+            });
+            assert_eq!(counts.collect::<Vec<_>>(), expected.into_iter().collect::<Vec<_>>(), "{lines}");
+        }
+    }
 
     #[test]
     fn a_finding_shows_its_place_what_is_wrong_and_what_to_do() {

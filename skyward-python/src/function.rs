@@ -5,8 +5,8 @@ use ruff_python_ast::{Expr, ParameterWithDefault, Stmt, StmtFunctionDef};
 use ruff_text_size::{Ranged as _, TextRange};
 
 use super::annotation::{Annotation, Annotations};
+use super::bindings::{Binding, Bindings};
 use super::finding::Place;
-use super::module::{Binding, Module};
 
 /// A function, its parameters, and whether it is a generator.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,12 +45,13 @@ pub struct Parameter {
 }
 
 impl Function {
-    pub(crate) fn read(module: &Module, function: &StmtFunctionDef) -> Self {
+    pub(crate) fn read(bindings: &Bindings<'_>, function: &StmtFunctionDef) -> Self {
+        let module = bindings.module;
         let mut flow = Flow::default();
         flow.visit_body(&function.body);
         let written = &function.parameters;
-        let is_plain = function.decorator_list.iter().all(|decorator| changes_nothing(module, &decorator.expression));
-        let annotations = is_plain.then(|| Annotations::of(module));
+        let is_plain = function.decorator_list.iter().all(|decorator| changes_nothing(bindings, &decorator.expression));
+        let annotations = is_plain.then(|| Annotations::of(bindings));
         let annotation = |written: Option<&Expr>| Annotation {
             text: written.map(|at| module.text[at.range()].to_owned()),
             scalars: annotations.as_ref().and_then(|annotations| annotations.read(written)),
@@ -90,12 +91,12 @@ impl Function {
 }
 
 /// Whether it is a decorator of the package `skyward`.
-fn changes_nothing(module: &Module, decorator: &Expr) -> bool {
+fn changes_nothing(bindings: &Bindings<'_>, decorator: &Expr) -> bool {
     let is_skyward = |path: &str| path.split('.').next() == Some("skyward");
     match decorator {
-        Expr::Call(call) => changes_nothing(module, &call.func),
-        Expr::Attribute(attribute) => changes_nothing(module, &attribute.value),
-        Expr::Name(name) => match module.find(name.id.as_str()) {
+        Expr::Call(call) => changes_nothing(bindings, &call.func),
+        Expr::Attribute(attribute) => changes_nothing(bindings, &attribute.value),
+        Expr::Name(name) => match bindings.find(name.id.as_str()) {
             Some(Binding::Module { path, .. }) => is_skyward(path),
             Some(Binding::Import { level: 0, module, .. }) => is_skyward(module),
             _ => false,
@@ -149,15 +150,16 @@ impl<'a> Visitor<'a> for Flow {
 mod tests {
     use indoc::indoc;
 
-    use super::super::module::Lines;
+    use super::super::module::{Lines, Module};
     use super::super::version::Target;
     use super::*;
 
     fn function(text: &str) -> Function {
         let module = Module::parse("a.py", text, Lines::Own, Target::oldest());
         assert_eq!(module.syntax_errors(), []);
-        match module.find("f") {
-            Some(Binding::Function(function)) => Function::read(&module, function),
+        let bindings = module.bindings();
+        match bindings.find("f") {
+            Some(Binding::Function(function)) => Function::read(&bindings, function),
             _ => panic!("no function f in {text}"),
         }
     }

@@ -25,14 +25,19 @@
 //! The checks refuse only what is certain to fail: a payload without findings can still raise an
 //! exception when it runs. Their messages are for the authors of payloads, and name the options of
 //! `#[skyward::compute]`.
+//!
+//! The interface follows the releases of Skyward: it changes as that of `skyward` does, and enums may
+//! get further variants at any time. The messages and the set of checks are no part of it.
 
 mod annotation;
+mod bindings;
 mod body;
 mod branches;
 mod builtins;
 #[cfg(test)]
 mod corpus;
 mod decorators;
+mod excerpt;
 mod exports;
 mod fields;
 mod finding;
@@ -45,6 +50,7 @@ mod payload;
 mod reading;
 mod scopes;
 mod semantics;
+mod tree;
 mod undefined;
 mod uses;
 mod version;

@@ -2,17 +2,18 @@
 
 use std::sync::OnceLock;
 
-use ruff_python_ast::visitor::{Visitor, walk_stmt};
-use ruff_python_ast::{Expr, ModModule, Stmt, StmtFunctionDef, StmtIf};
-use ruff_python_parser::{Mode, ParseOptions, Parsed, parse_unchecked};
-use ruff_text_size::{Ranged as _, TextRange, TextSize};
+use ruff_python_ast::Stmt;
+use ruff_python_parser::{Mode, ParseOptions};
+use ruff_text_size::{TextRange, TextSize};
 
-use super::branches::{Truth, branches};
+use super::bindings::Bindings;
+use super::excerpt;
 use super::finding::{Finding, Kind, Place};
 use super::metadata;
 use super::scopes::Scopes;
 use super::semantics::semantic_errors;
-use super::undefined::undefined_names;
+use super::tree::{DEEPEST, Tree};
+use super::undefined::{undefined, undefined_names};
 use super::uses::unknown_names;
 use super::version::Target;
 
@@ -21,7 +22,7 @@ pub(crate) struct Module {
     /// The path that messages show.
     pub(crate) path: String,
     pub(crate) text: String,
-    parsed: Parsed<ModModule>,
+    tree: Tree,
     lines: Lines,
     target: Target,
     /// The offset at which each line of the text begins.
@@ -42,45 +43,16 @@ pub(crate) enum Lines {
     Unknown,
 }
 
-/// `from …module import *`, with as many dots.
-pub(crate) struct Star<'a> {
-    pub(crate) level: u32,
-    pub(crate) module: &'a str,
-}
-
-/// How a name comes to be in a module.
-pub(crate) enum Binding<'a> {
-    Function(&'a StmtFunctionDef),
-    /// `from …module import name`, with as many dots.
-    Import {
-        level: u32,
-        module: &'a str,
-        name: &'a str,
-        at: TextRange,
-    },
-    /// `import path`, or `import path as name`.
-    Module {
-        path: &'a str,
-        at: TextRange,
-    },
-    /// Something whose parameters are not written down: a class, an assignment.
-    Other {
-        what: &'static str,
-        at: TextRange,
-    },
-}
-
 impl Module {
     pub(crate) fn parse(path: impl Into<String>, text: impl Into<String>, lines: Lines, target: Target) -> Self {
         let text = text.into();
         let options = ParseOptions::from(Mode::Module).with_target_version(target.version);
-        let parsed =
-            parse_unchecked(&text, options).try_into_module().expect("a text parsed in module mode is a module");
+        let tree = Tree::parse(&text, options);
         let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
         Self {
             path: path.into(),
             text,
-            parsed,
+            tree,
             lines,
             target,
             line_starts,
@@ -89,8 +61,9 @@ impl Module {
         }
     }
 
+    /// None of a text that is nested too deeply, which is one of its syntax errors.
     pub(crate) fn statements(&self) -> &[Stmt] {
-        self.parsed.suite()
+        self.tree.statements()
     }
 
     /// What its scopes bind and use.
@@ -104,12 +77,19 @@ impl Module {
     }
 
     fn find_syntax_errors(&self) -> Vec<Finding> {
-        let grammar = self.parsed.errors().iter();
+        if let Some(at) = self.tree.too_deep() {
+            let message = format!(
+                "in this statement, something is nested more than {DEEPEST} levels deep, which Python before 3.13 refuses, and this check does not read"
+            );
+            let found = self.finding(Kind::Compiler, at, message);
+            return vec![found.with_help("compute it in several statements, or in a loop")];
+        }
+        let grammar = self.tree.errors().iter();
         let mut errors: Vec<(TextRange, Kind, String)> =
             grammar.map(|error| (error.location, Kind::Syntax, error.error.to_string())).collect();
         // What the grammar allows is looked at only once the grammar is kept: half a tree misleads.
         if errors.is_empty() {
-            let newer = self.parsed.unsupported_syntax_errors().iter();
+            let newer = self.tree.unsupported_syntax_errors().iter();
             errors.extend(newer.map(|error| (error.range, Kind::Version, error.to_string())));
             let refused = semantic_errors(&self.text, self.target.version, self.statements());
             let misplaced = self.scopes().misplaced.iter().cloned();
@@ -117,7 +97,7 @@ impl Module {
                 .extend(refused.into_iter().chain(misplaced).map(|(range, message)| (range, Kind::Compiler, message)));
         }
         errors.sort_by_key(|(range, ..)| range.start());
-        errors.into_iter().map(|(range, kind, message)| self.syntax_error(kind, range, &sentence(&message))).collect()
+        Finding::first(errors, |(range, kind, message)| self.syntax_error(kind, range, &sentence(&message)))
     }
 
     /// What neither it nor Python defines. A module that is made of a body has one function, with
@@ -127,30 +107,30 @@ impl Module {
         if !self.syntax_errors().is_empty() {
             return Vec::new();
         }
-        let found = undefined_names(self.scopes(), self.target.version, parameters);
-        found.into_iter().map(|(range, message)| self.finding(Kind::Undefined, range, message)).collect()
+        let scopes = self.scopes();
+        Finding::first(undefined_names(scopes, self.target.version), |used| {
+            self.finding(Kind::Undefined, used.range, undefined(used, scopes, parameters))
+        })
     }
 
     /// What it names of the package `skyward` that is not there.
     pub(crate) fn unknown_names(&self) -> Vec<Finding> {
         // A partial syntax tree would produce misleading messages.
         let found = if self.is_valid() { unknown_names(self.statements()) } else { Vec::new() };
-        found.into_iter().map(|(range, message)| self.finding(Kind::Skyward, range, message)).collect()
+        Finding::first(found, |(range, message)| self.finding(Kind::Skyward, range, message))
     }
 
-    /// What is wrong with its metadata; `place` is where a line of the text stands.
-    pub(crate) fn metadata_errors(&self, place: impl Fn(usize) -> Place) -> Vec<Finding> {
-        let shown = |(line, message): (usize, String)| {
-            let place = place(line);
-            let text = self.text.lines().nth(line - 1).unwrap_or("");
-            let excerpt = format!("{} | {text}", place.number().unwrap_or_default());
+    /// What is wrong with its metadata.
+    pub(crate) fn metadata_errors(&self) -> Vec<Finding> {
+        Finding::first(metadata::check(&self.text), |(line, message)| {
+            let place = self.line_place(line);
+            let excerpt = excerpt::plain(place.number().unwrap_or_default(), self.line(line));
             Finding::new(Kind::Metadata, place, message).with_excerpt(excerpt)
-        };
-        metadata::check(&self.text).into_iter().map(shown).collect()
+        })
     }
 
     pub(crate) fn is_valid(&self) -> bool {
-        self.parsed.has_valid_syntax()
+        self.tree.is_valid()
     }
 
     /// Where a place in the text stands in the file that messages name.
@@ -164,6 +144,16 @@ impl Module {
                 let column = usize::try_from(column).unwrap_or(1);
                 Place::column(&*self.path, *first_line as usize + line - 1, column)
             }
+            Lines::Unknown => self.line_place(line),
+        }
+    }
+
+    /// Where a line of the text stands in the file that messages name.
+    fn line_place(&self, line: usize) -> Place {
+        match &self.lines {
+            Lines::Own => Place::column(&*self.path, line, 1),
+            Lines::Within { first_line, .. } => Place::line(&*self.path, *first_line as usize + line - 1),
+            // Without the line of `def`, which the Rust file does not have.
             Lines::Unknown => Place::text_line(&*self.path, line.saturating_sub(1).max(1)),
         }
     }
@@ -177,14 +167,8 @@ impl Module {
     pub(crate) fn finding(&self, kind: Kind, range: TextRange, message: impl Into<String>) -> Finding {
         let place = self.place(range.start());
         let (line, column) = self.position(range.start());
-        let text = self.text[self.line_starts[line - 1]..].split('\n').next().unwrap_or("").trim_end_matches('\r');
-        let number = place.number().unwrap_or_default().to_string();
-        // Tabs are kept, so that the mark stands below what it means.
-        let blank: String = text.chars().take(column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-        let rest = text.chars().count().saturating_sub(column - 1).max(1);
-        let width = self.text[range].split('\n').next().unwrap_or("").chars().count().clamp(1, rest);
-        let margin = " ".repeat(number.len());
-        let excerpt = format!("{number} | {text}\n{margin} | {blank}{}", "^".repeat(width));
+        let width = self.text[range].split('\n').next().unwrap_or("").chars().count();
+        let excerpt = excerpt::marked(place.number().unwrap_or_default(), self.line(line), column - 1, width);
         Finding::new(kind, place, message).with_excerpt(excerpt)
     }
 
@@ -203,24 +187,15 @@ impl Module {
         }
     }
 
-    /// What `name` is at the module's top level; the last binding holds. `if`, `try` and `with`
-    /// open no scope.
-    pub(crate) fn find(&self, name: &str) -> Option<Binding<'_>> {
-        self.look_up(name).0
+    /// What the names at its top level are bound to.
+    pub(crate) fn bindings(&self) -> Bindings<'_> {
+        Bindings::of(self)
     }
 
-    /// The same, and each `import *` behind it, which may bind the name anew.
-    pub(crate) fn look_up(&self, name: &str) -> (Option<Binding<'_>>, Vec<Star<'_>>) {
-        let mut bindings = Bindings { name, found: None, stars: Vec::new() };
-        bindings.visit_body(self.statements());
-        (bindings.found, bindings.stars)
-    }
-
-    /// The names of the functions at the top level.
-    pub(crate) fn function_names(&self) -> Vec<&str> {
-        let mut functions = FunctionNames(Vec::new());
-        functions.visit_body(self.statements());
-        functions.0
+    /// The line of this number, from 1, without its end.
+    fn line(&self, number: usize) -> &str {
+        let begin = self.line_starts.get(number - 1).copied().unwrap_or(self.text.len());
+        self.text[begin..].split('\n').next().unwrap_or("").trim_end_matches('\r')
     }
 
     /// Line and column, both from 1; the column counts characters.
@@ -229,90 +204,6 @@ impl Module {
         let column = self.text[self.line_starts[line - 1]..at.to_usize()].chars().count() + 1;
         (line, column)
     }
-}
-
-/// Looks for the last binding of a name, without entering functions and classes.
-struct Bindings<'a, 'n> {
-    name: &'n str,
-    found: Option<Binding<'a>>,
-    stars: Vec<Star<'a>>,
-}
-
-impl<'a> Bindings<'a, '_> {
-    fn bind(&mut self, binding: Binding<'a>) {
-        self.found = Some(binding);
-        self.stars.clear();
-    }
-}
-
-impl<'a> Visitor<'a> for Bindings<'a, '_> {
-    fn visit_stmt(&mut self, statement: &'a Stmt) {
-        let other = |what| Binding::Other { what, at: statement.range() };
-        let is_name = |target: &Expr| matches!(target, Expr::Name(name) if name.id.as_str() == self.name);
-        match statement {
-            Stmt::FunctionDef(function) if function.name.as_str() == self.name => {
-                self.bind(Binding::Function(function));
-            }
-            Stmt::ClassDef(class) if class.name.as_str() == self.name => self.bind(other("a class")),
-            Stmt::FunctionDef(_) | Stmt::ClassDef(_) => {}
-            Stmt::Assign(assign) if assign.targets.iter().any(is_name) => self.bind(other("assigned")),
-            Stmt::AnnAssign(assign) if assign.value.is_some() && is_name(&assign.target) => {
-                self.bind(other("assigned"));
-            }
-            Stmt::Import(import) => {
-                for alias in &import.names {
-                    let path = alias.name.as_str();
-                    let bound = match &alias.asname {
-                        Some(name) => name.as_str(),
-                        None => path.split('.').next().unwrap_or(path),
-                    };
-                    if bound == self.name {
-                        self.bind(Binding::Module { path, at: statement.range() });
-                    }
-                }
-            }
-            Stmt::ImportFrom(import) => {
-                let (level, module) = (import.level, import.module.as_ref().map_or("", |module| module.as_str()));
-                for alias in &import.names {
-                    let name = alias.name.as_str();
-                    if name == "*" {
-                        self.stars.push(Star { level, module });
-                    } else if alias.asname.as_ref().unwrap_or(&alias.name).as_str() == self.name {
-                        self.bind(Binding::Import { level, module, name, at: statement.range() });
-                    }
-                }
-            }
-            Stmt::If(inner) => visit_branches(self, inner),
-            _ => walk_stmt(self, statement),
-        }
-    }
-
-    fn visit_expr(&mut self, _: &'a Expr) {}
-}
-
-/// What a worker may run of an `if`: not what stands below `if __name__ == "__main__":`.
-fn visit_branches<'a>(visitor: &mut impl Visitor<'a>, statement: &'a StmtIf) {
-    let taken = branches(statement).filter(|(_, truth)| *truth != Truth::Never);
-    taken.for_each(|(body, _)| visitor.visit_body(body));
-}
-
-struct FunctionNames<'a>(Vec<&'a str>);
-
-impl<'a> Visitor<'a> for FunctionNames<'a> {
-    fn visit_stmt(&mut self, statement: &'a Stmt) {
-        match statement {
-            Stmt::FunctionDef(function) => {
-                if !self.0.contains(&function.name.as_str()) {
-                    self.0.push(function.name.as_str());
-                }
-            }
-            Stmt::ClassDef(_) => {}
-            Stmt::If(inner) => visit_branches(self, inner),
-            _ => walk_stmt(self, statement),
-        }
-    }
-
-    fn visit_expr(&mut self, _: &'a Expr) {}
 }
 
 /// The parser's messages begin in upper case.

@@ -1,17 +1,22 @@
 //! The files of a payload, and the function among them that is called.
 
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
-use ruff_python_ast::Stmt;
+use ruff_python_ast::{Stmt, StmtFunctionDef};
+use ruff_text_size::TextRange;
 
+use super::bindings::{Binding, Bindings};
 use super::decorators::{Modules, joins};
 use super::fields::{Shape, returned};
 use super::finding::{Finding, Kind, Place};
 use super::function::Function;
-use super::module::{Binding, Lines, Module};
+use super::module::{Lines, Module};
 use super::names::{list, nearest};
 use super::reading::{self, Text};
+use super::tree::deep;
 use super::version::Target;
 
 /// A file, or the files of a folder, parsed.
@@ -33,8 +38,10 @@ pub struct File {
 
 /// What stands behind the name of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Entry {
     /// A `def` of the payload.
+    #[non_exhaustive]
     Function {
         /// The function.
         function: Box<Function>,
@@ -97,15 +104,17 @@ impl Payload {
 
     /// The problems of all files that do not depend on the entry: what Python's grammar and compiler
     /// refuse, for the oldest Python that `requires-python` allows, or else for 3.10; names of the
-    /// package `skyward` that do not exist; and the metadata of the main file.
+    /// package `skyward` that do not exist; and the metadata of the main file. This and each other
+    /// check reports at most 100 findings of a file, and then how many more there are.
     pub fn findings(&self) -> Vec<Finding> {
         let mut found = Vec::new();
         for File { module, .. } in &self.files {
-            found.extend_from_slice(module.syntax_errors());
-            found.extend(module.unknown_names());
+            deep(|| {
+                found.extend_from_slice(module.syntax_errors());
+                found.extend(module.unknown_names());
+            });
         }
-        let main = &self.main().module;
-        found.extend(main.metadata_errors(|line| Place::column(&*main.path, line, 1)));
+        found.extend(self.main().module.metadata_errors());
         found
     }
 
@@ -114,20 +123,23 @@ impl Payload {
     ///
     /// They are no errors of `#[skyward::compute]`, which checks names in a [body](crate::Body) only.
     pub fn undefined_names(&self) -> Vec<Finding> {
-        self.files.iter().flat_map(|file| file.module.undefined_names(None)).collect()
+        deep(|| self.files.iter().flat_map(|file| file.module.undefined_names(None)).collect())
     }
 
     /// What keeps functions at the top level of the main file from being entries, however they are
-    /// declared: the name has another meaning at the end of the file, or the function has
-    /// [obstacles](Function::obstacles).
+    /// declared: the [obstacles](Function::obstacles) of each. A name that means something else at the
+    /// end of the file, as after `train = jit(train)`, gives no finding: a declaration with `unchecked`
+    /// can name it.
     pub fn entry_findings(&self) -> Vec<Finding> {
-        let names = self.main().module.function_names();
-        let findings = names.into_iter().map(|name| match self.entry(name, false) {
-            Ok(Entry::Function { function, .. }) => function.obstacles(),
-            Ok(Entry::Unknown) => Vec::new(),
-            Err(found) => vec![found],
-        });
-        findings.flatten().collect()
+        deep(|| {
+            let meanings = Meanings::of(self);
+            let names = meanings.bindings(self.main).function_names();
+            let obstacles = names.iter().map(|name| match meanings.find(self.main, name, true) {
+                Meaning::Function { file, function } => Function::read(meanings.bindings(file), function).obstacles(),
+                Meaning::Unknown | Meaning::Other { .. } | Meaning::Nothing { .. } => Vec::new(),
+            });
+            Finding::first(obstacles.flatten(), |found| found)
+        })
     }
 
     /// The function of this name in the main file, or in the file that the main file imports it
@@ -138,68 +150,34 @@ impl Payload {
     /// If the main file has nothing of this name, or, without `unchecked`, something that is no
     /// `def` of the payload. The finding lists the functions of the file.
     pub fn entry(&self, name: &str, unchecked: bool) -> Result<Entry, Finding> {
-        self.find(self.main, name, unchecked, self.files.len())
+        deep(|| {
+            let meanings = Meanings::of(self);
+            match meanings.find(self.main, name, unchecked) {
+                Meaning::Function { file, function } => {
+                    let joins = joins(self, file, function);
+                    let function = Box::new(Function::read(meanings.bindings(file), function));
+                    Ok(Entry::Function { function, joins })
+                }
+                Meaning::Unknown => Ok(Entry::Unknown),
+                Meaning::Other { file, what, at } => Err(self.no_function(name, file, what, at)),
+                Meaning::Nothing { file } => Err(no_entry(meanings.bindings(file), name)),
+            }
+        })
     }
 
     /// The fields of the class that the annotation of a function's result names; `None` if it names
     /// no class of the payload whose fields are certain.
     pub fn returned(&self, function: &Function) -> Option<Shape> {
-        returned(self.files.iter().map(|file| &file.module), function)
+        deep(|| returned(self.files.iter().map(|file| &file.module), function))
     }
 
-    /// Follows imports between the files, at most `hops` times.
-    fn find(&self, index: usize, name: &str, unchecked: bool, hops: usize) -> Result<Entry, Finding> {
-        let module = &self.files[index].module;
-        let (binding, stars) = module.look_up(name);
-        let mut foreign = false;
-        for star in stars.iter().rev() {
-            match self.imported(index, star.level, star.module) {
-                Some(file) if hops > 0 => {
-                    if let Ok(found) = self.find(file, name, unchecked, hops - 1) {
-                        return Ok(found);
-                    }
-                }
-                _ => foreign = true,
-            }
-        }
-        let (what, at) = match binding {
-            Some(Binding::Function(function)) => {
-                let joins = joins(self, index, function);
-                return Ok(Entry::Function { function: Box::new(Function::read(module, function)), joins });
-            }
-            Some(Binding::Import { level, module: from, name: original, at }) => {
-                let file = self.imported(index, level, from);
-                if let Some(file) = file.filter(|_| hops > 0) {
-                    return self.find(file, original, unchecked, hops - 1);
-                }
-                ("imported from elsewhere", at)
-            }
-            Some(Binding::Module { at, .. }) => ("a module", at),
-            Some(Binding::Other { what, at }) => (what, at),
-            // Nobody here knows what is in it.
-            None if foreign => return Ok(Entry::Unknown),
-            None => return Err(self.no_entry(module, name)),
-        };
-        if unchecked {
-            return Ok(Entry::Unknown);
-        }
-        let place = module.place(at.start());
+    fn no_function(&self, name: &str, file: usize, what: &str, at: TextRange) -> Finding {
+        let place = self.files[file].module.place(at.start());
         let message = format!(
             "`{name}` is {what} ({place}), so its parameters cannot be checked: the entry is a `def` of the payload's own"
         );
         let found = Finding::new(Kind::Entry, place, message).naming_its_place();
-        Err(found.with_help("write a function that calls it, or add the option `unchecked`"))
-    }
-
-    fn no_entry(&self, module: &Module, name: &str) -> Finding {
-        let names = module.function_names();
-        let rest = match nearest(name, names.iter().copied()) {
-            Some(close) => format!("did you mean `{close}`? it has {}", list(names)),
-            None if names.is_empty() => "it has no function at its top level".to_owned(),
-            None => format!("it has {}: name one with `entry = \"…\"`", list(names)),
-        };
-        let message = format!("`{}` has no function `{name}` at its top level", module.path);
-        Finding::new(Kind::Entry, Place::file(&*module.path), message).with_help(rest)
+        found.with_help("write a function that calls it, or add the option `unchecked`")
     }
 }
 
@@ -243,6 +221,132 @@ impl Modules for Payload {
             _ => tried(folder.get(..folder.len().checked_sub(level as usize - 1)?)?),
         }
     }
+}
+
+/// What a name of a file stands for, however many imports away.
+enum Meaning<'a> {
+    Function {
+        file: usize,
+        function: &'a StmtFunctionDef,
+    },
+    /// It exists or may exist.
+    Unknown,
+    /// Something that is no function of the payload.
+    Other {
+        file: usize,
+        what: &'static str,
+        at: TextRange,
+    },
+    /// This file, and what it imports of the payload, has nothing of this name.
+    Nothing {
+        file: usize,
+    },
+}
+
+/// What names of the files stand for. Each file is read once, for all names.
+struct Meanings<'a> {
+    payload: &'a Payload,
+    files: Vec<OnceCell<Names<'a>>>,
+}
+
+/// The names of a file.
+struct Names<'a> {
+    bindings: Bindings<'a>,
+    /// The files of the payload that `import *` means, each with the last `import *` of it, in the order
+    /// of these.
+    stars: Vec<(usize, usize)>,
+    /// How many `import *` stand before the last one that means something else, and that one.
+    foreign: usize,
+}
+
+impl<'a> Meanings<'a> {
+    fn of(payload: &'a Payload) -> Self {
+        Self { payload, files: payload.files.iter().map(|_| OnceCell::new()).collect() }
+    }
+
+    fn names(&self, file: usize) -> &Names<'a> {
+        self.files[file].get_or_init(|| {
+            let bindings = self.payload.files[file].module.bindings();
+            let mut last = BTreeMap::new();
+            let mut foreign = 0;
+            for (index, star) in bindings.stars().iter().enumerate() {
+                match self.payload.imported(file, star.level, star.module) {
+                    Some(home) => {
+                        last.insert(home, index);
+                    }
+                    None => foreign = index + 1,
+                }
+            }
+            let mut stars: Vec<_> = last.into_iter().map(|(home, index)| (index, home)).collect();
+            stars.sort_unstable();
+            Names { bindings, stars, foreign }
+        })
+    }
+
+    fn bindings(&self, file: usize) -> &Bindings<'a> {
+        &self.names(file).bindings
+    }
+
+    /// Follows imports between the files. With `unchecked`, the name may stand for anything.
+    fn find(&self, file: usize, name: &str, unchecked: bool) -> Meaning<'a> {
+        let meaning = self.follow(file, name, unchecked, self.files.len(), &mut BTreeSet::new());
+        match meaning {
+            Meaning::Other { .. } if unchecked => Meaning::Unknown,
+            meaning => meaning,
+        }
+    }
+
+    /// Follows at most as many imports of the name, one after another, as there are hops. Each
+    /// `import *` leads to a name of a file once: what is `seen` has nothing, or is looked at further
+    /// out.
+    fn follow(
+        &self,
+        file: usize,
+        name: &str,
+        unchecked: bool,
+        hops: usize,
+        seen: &mut BTreeSet<(usize, String)>,
+    ) -> Meaning<'a> {
+        let Names { bindings, stars, foreign } = self.names(file);
+        let before = bindings.stars_before(name);
+        for (_, home) in stars.iter().rev().take_while(|(index, _)| *index >= before) {
+            if seen.insert((*home, name.to_owned())) {
+                match self.follow(*home, name, unchecked, hops.saturating_sub(1), seen) {
+                    Meaning::Nothing { .. } => {}
+                    Meaning::Other { .. } if !unchecked => {}
+                    found => return found,
+                }
+            }
+        }
+        let (what, at) = match bindings.find(name) {
+            Some(Binding::Function(function)) => return Meaning::Function { file, function },
+            Some(Binding::Import { level, module, name: original, at }) => {
+                let home = self.payload.imported(file, level, module);
+                if let Some(home) = home.filter(|_| hops > 0) {
+                    return self.follow(home, original, unchecked, hops - 1, seen);
+                }
+                ("imported from elsewhere", at)
+            }
+            Some(Binding::Module { at, .. }) => ("a module", at),
+            Some(Binding::Other { what, at }) => (what, at),
+            // Nobody here knows what is in it.
+            None if *foreign > before => return Meaning::Unknown,
+            None => return Meaning::Nothing { file },
+        };
+        Meaning::Other { file, what, at }
+    }
+}
+
+fn no_entry(bindings: &Bindings<'_>, name: &str) -> Finding {
+    let (names, path) = (bindings.function_names(), &*bindings.module.path);
+    let listed = || list(names.iter().copied());
+    let rest = match nearest(name, names.iter().copied()) {
+        Some(close) => format!("did you mean `{close}`? it has {}", listed()),
+        None if names.is_empty() => "it has no function at its top level".to_owned(),
+        None => format!("it has {}: name one with `entry = \"…\"`", listed()),
+    };
+    let message = format!("`{path}` has no function `{name}` at its top level");
+    Finding::new(Kind::Entry, Place::file(path), message).with_help(rest)
 }
 
 #[cfg(test)]

@@ -3,20 +3,14 @@
 use std::collections::BTreeSet;
 
 use ruff_python_ast::PythonVersion;
-use ruff_text_size::TextRange;
 
 use super::builtins::{BUILTINS, MODULES};
 use super::names::{list, nearest};
-use super::scopes::{Chance, Scopes};
+use super::scopes::{Chance, Scopes, Use};
 
-/// The first place of each name that neither the module nor Python defines. Nothing where names may
-/// be defined in ways that are not written down: what is not sure is not an error. A module that is
-/// made of a body has one function, with these parameters.
-pub(super) fn undefined_names(
-    scopes: &Scopes,
-    version: PythonVersion,
-    parameters: Option<&[&str]>,
-) -> Vec<(TextRange, String)> {
+/// The first use of each name that neither the module nor Python defines. Nothing where names may
+/// be defined in ways that are not written down: what is not sure is not an error.
+pub(super) fn undefined_names(scopes: &Scopes, version: PythonVersion) -> Vec<&Use> {
     if scopes.dynamic {
         return Vec::new();
     }
@@ -35,18 +29,21 @@ pub(super) fn undefined_names(
         // `_` is what gettext installs; the others belong to Python.
         let is_known = BUILTINS.contains(&name) || name == "_" || name.starts_with("__");
         if !is_known && used.chance <= certain && seen.insert(name) {
-            found.push((used.range, message(name, scopes.visible(used.scope), parameters)));
+            found.push(used);
         }
     }
     found
 }
 
-fn message<'a>(name: &str, visible: impl Iterator<Item = &'a str>, parameters: Option<&[&str]>) -> String {
+/// What is wrong with the use of an undefined name. A module that is made of a body has one function,
+/// with these parameters.
+pub(super) fn undefined(used: &Use, scopes: &Scopes, parameters: Option<&[&str]>) -> String {
+    let name = used.name.as_str();
     let meant = |close: &str| format!("`{name}` is not defined; did you mean `{close}`?");
     let import = MODULES.iter().find(|(known, _)| *known == name);
     // Of a few letters, one makes another name: `np` is hardly a misspelt `n`.
     let is_long = name.len() > 2 && (name.len() > 3 || import.is_none());
-    if let Some(close) = nearest(name, visible).filter(|_| is_long) {
+    if let Some(close) = nearest(name, scopes.visible(used.scope)).filter(|_| is_long) {
         return meant(close);
     }
     if let Some((_, import)) = import {

@@ -36,7 +36,7 @@ pub(crate) enum Command {
 }
 
 /// Reads the arguments after the program's name.
-pub(crate) fn parse(arguments: impl IntoIterator<Item = String>, all: &[Step]) -> Result<Command> {
+pub(crate) fn parse(arguments: impl IntoIterator<Item = impl Into<OsString>>, all: &[Step]) -> Result<Command> {
     let mut line = Parser::from_args(arguments);
     match next(&mut line)?.as_deref() {
         Some("test") => parse_test(line, all),
@@ -307,6 +307,16 @@ mod tests {
         assert_eq!(check("python-check --all a").unwrap(), ["--all", "a"], "the program refuses it");
         assert!(check("python-check").unwrap_err().to_string().contains("needs a folder"));
         assert!(matches!(parse(["python-check", "-h"].map(str::to_owned), &steps()), Ok(Command::Help)));
+    }
+
+    #[test]
+    fn names_of_files_need_not_be_utf_8() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let name = OsString::from_vec(b"l\xfctzel.py".to_vec());
+        match parse([OsString::from("python-check"), name.clone()], &steps()) {
+            Ok(Command::PythonCheck(words)) => assert_eq!(words, [name]),
+            _ => panic!("the name is not passed on"),
+        }
     }
 
     #[test]

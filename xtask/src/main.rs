@@ -49,7 +49,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> anyhow::Result<bool> {
-    match args::parse(std::env::args().skip(1), &steps())? {
+    match args::parse(std::env::args_os().skip(1), &steps())? {
         Command::Help => print!("{}", args::HELP),
         Command::List => {
             for step in steps() {

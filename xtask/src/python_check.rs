@@ -4,24 +4,16 @@
 
 use std::ffi::OsString;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use crate::context::Context;
 use crate::process::Run;
 
-/// Builds the program and runs it with these words, which name folders and files from the current
-/// folder; whether it accepted all files.
+/// Builds the program and becomes it, with these words on its command line, which name folders and
+/// files from the current folder. Returns only an error.
 pub(crate) fn run(words: &[OsString], context: &Context) -> Result<bool> {
-    let manifest = context.root.join("Cargo.toml");
-    let program = Run::new(crate::context::cargo())
-        .args(["run", "--quiet", "--release", "--package", "skyward-python-check", "--manifest-path"])
-        .args([manifest])
-        .args(["--"])
-        .args(words);
-    let status = program.finish()?.status;
-    match status.code() {
-        Some(0) => Ok(true),
-        Some(1) => Ok(false),
-        _ => bail!("{program} ended with {status}"),
-    }
+    // Nothing is shown of the build, so that the output is the program's alone.
+    context.cargo(["build", "--quiet", "--release", "--package=skyward-python-check"]).read()?;
+    let program = context.workspace.target_directory.join("release/skyward-python-check");
+    Err(Run::new(program).args(words).replace())
 }

@@ -1,6 +1,7 @@
 use indoc::{formatdoc, indoc};
 
-use super::super::module::{Binding, Lines, Module};
+use super::super::bindings::Binding;
+use super::super::module::{Lines, Module};
 use super::*;
 use crate::version::Target;
 
@@ -22,7 +23,7 @@ fn world_in(files: &[(&str, &str)]) -> Option<&'static str> {
     let parse = |(name, text): &(&str, &str)| Module::parse(*name, *text, Lines::Own, Target::oldest());
     let folder = Folder(files.iter().map(parse).collect());
     assert!(folder.0.iter().all(Module::is_valid), "{files:?}");
-    match folder.0[0].find("f") {
+    match folder.0[0].bindings().find("f") {
         Some(Binding::Function(function)) => joins(&folder, 0, function),
         _ => panic!("no f in {files:?}"),
     }

@@ -1,17 +1,18 @@
 use indoc::{formatdoc, indoc};
 
 use super::*;
-use crate::module::Lines;
+use crate::module::{Lines, Module};
 use crate::version::Target;
 
 /// The result of `f` in short: `Point(x, y: [Deep(z)])`.
 fn read(text: &str) -> String {
     let module = Module::parse("a.py", text, Lines::Own, Target::oldest());
     assert_eq!(module.syntax_errors(), []);
-    let Some(Binding::Function(function)) = module.find("f") else { panic!("no f in {text}") };
-    let mut bases = Bases(Vec::new());
+    let bindings = module.bindings();
+    let Some(Binding::Function(function)) = bindings.find("f") else { panic!("no f in {text}") };
+    let mut bases = Bases::default();
     bases.visit_body(module.statements());
-    shape_of(&module, bases.0, function).map_or_else(String::new, |shape| short(&shape))
+    shape_of(&bindings, &bases.0, function).map_or_else(String::new, |shape| short(&shape))
 }
 
 fn short(shape: &Shape) -> String {

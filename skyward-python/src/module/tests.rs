@@ -307,27 +307,6 @@ fn an_error_of_a_version_says_what_to_do() {
 }
 
 #[test]
-fn the_last_binding_holds() {
-    let text = "
-def f(a): pass
-try:
-    from .fast import f as f
-except ImportError:
-    def g(): pass
-class h:
-    def inner(self): pass
-k = f
-";
-    let module = Module::parse("a.py", text, Lines::Own, Target::oldest());
-    assert!(matches!(module.find("f"), Some(Binding::Import { level: 1, module: "fast", name: "f", .. })));
-    assert!(matches!(module.find("g"), Some(Binding::Function(_))));
-    assert!(matches!(module.find("h"), Some(Binding::Other { what: "a class", .. })));
-    assert!(matches!(module.find("k"), Some(Binding::Other { what: "assigned", .. })));
-    assert!(module.find("inner").is_none());
-    assert_eq!(module.function_names(), ["f", "g"]);
-}
-
-#[test]
 fn columns_count_characters() {
     let module = Module::parse("a.py", "é = 'ü' +\n", Lines::Own, Target::oldest());
     assert!(module.syntax_errors()[0].to_string().starts_with("a.py:1:10: "), "{:?}", module.syntax_errors());

@@ -159,6 +159,40 @@ fn an_entry_may_come_from_an_import_of_everything() {
 }
 
 #[test]
+fn files_that_import_everything_of_each_other_are_read_once_for_a_name() {
+    let stars: String = (0..12).map(|file| format!("from .m{file} import *\n")).collect();
+    let mut files: Vec<(String, String)> = (0..12).map(|file| (format!("p/m{file}.py"), stars.clone())).collect();
+    files[7].1.push_str("def train(a): pass\n");
+    let files: Vec<_> = files.iter().map(|(path, text)| (&**path, text.as_bytes())).collect();
+    let payload = Folder::new("circle", &files).read("p", Some("m0.py")).unwrap();
+    assert_eq!(function(&payload, "train").location(), "p/m7.py:13:5");
+    assert!(payload.entry("test", true).is_err(), "none of them has it");
+}
+
+#[test]
+fn imports_that_lead_in_a_circle_have_an_end() {
+    let folder = Folder::new(
+        "loop",
+        &[("p/a.py", b"from .b import f\nfrom .a import g as h, h as g\n"), ("p/b.py", b"from .a import f\n")],
+    );
+    let payload = folder.read("p", Some("a.py")).unwrap();
+    for name in ["f", "g", "h"] {
+        let error = payload.entry(name, false).unwrap_err();
+        assert!(error.to_string().contains("imported from elsewhere"), "{error}");
+    }
+}
+
+#[test]
+fn files_of_many_functions_are_read_once_for_all_of_them() {
+    let mut text = "import skyward as sky\nfrom typing import Optional\n".to_owned();
+    for number in 0..10_000 {
+        text.push_str(&format!("@sky.compute\ndef f{number}(a: Optional[int], /): pass\nfrom m{number} import *\n"));
+    }
+    let found = Payload::from_text("a.py", text).entry_findings();
+    assert!(found[0].message().contains("`f0` requires `a`"), "{}", found[0]);
+}
+
+#[test]
 fn what_runs_in_a_program_alone_binds_no_entry() {
     let folder = Folder::new(
         "program",
@@ -255,6 +289,22 @@ fn the_main_file_must_be_there() {
     assert!(folder.refused("payloads", None).1.contains("has no `__init__.py`"));
     assert!(folder.refused("payloads/train.py", Some("x.py")).1.contains("remove `main`"));
     assert!(folder.refused("payloads/trainer/__pycache__/..", Some("x")).1.contains("no `x`"));
+}
+
+#[test]
+fn findings_of_a_long_line_are_few_and_short() {
+    let names: Vec<String> = (0..3000).map(|number| format!("name{number}")).collect();
+    let undefined = Payload::from_text("a.py", format!("x = [{}]\n", names.join(", "))).undefined_names();
+    let unknown: Vec<String> = names.iter().map(|name| format!("sky.{name}")).collect();
+    let unknown = Payload::from_text("a.py", format!("import skyward as sky\nx = [{}]\n", unknown.join(", ")));
+    let wrong = Payload::from_text("a.py", format!("{}\n", "x = = ; ".repeat(3000)));
+    let refused = Payload::from_text("a.py", format!("{}\n", "return; ".repeat(3000)));
+    for found in [undefined, unknown.findings(), wrong.findings(), refused.findings()] {
+        assert_eq!(found.len(), 101);
+        assert!(found[100].message().ends_with(" more that are not shown"), "{}", found[100]);
+        let longest = found.iter().map(|found| found.to_string().len()).max().unwrap();
+        assert!(longest < 1000, "{longest}");
+    }
 }
 
 #[test]

@@ -37,18 +37,19 @@ Checks each Python file as `#[skyward::compute]` would check it as a payload of 
 python-check FOLDER        all .py files below the folder, except in hidden folders and __pycache__
 python-check FILE FILE …   these files
 
+A file that is named twice, or by a link, counts once.
 It prints `accepted` or `refused` for each file, with the reasons, and then the counts. A file is accepted if
   - it is UTF-8 without a byte order mark, and of no more than 16 MiB;
   - it is valid for the oldest Python that its `requires-python` allows, or else for 3.10;
   - its metadata (PEP 723) is well-formed;
   - the names of the package `skyward` that it uses exist, and its functions take the keywords that they get;
   - Python or the file defines each name that it reads (the macro checks this in inline bodies only);
-  - each function at its top level can be declared as an entry with its own parameters: its name means the
-    function still at the end of the file, it is no asynchronous generator, and each parameter without a default
-    can be passed by name.
+  - each function at its top level can be declared as an entry with its own parameters: it is no asynchronous
+    generator, and each parameter without a default can be passed by name. A name that means something else at
+    the end of the file, as after `train = jit(train)`, can be declared with `unchecked`.
 A file without functions is accepted if the other checks pass.
 
-The exit code is 0 if all files are accepted, 1 if a file is refused, and 2 for a wrong command line.
+The exit code is 0 if all files are accepted, 1 if a file is refused, and 2 if it cannot do the check.
 ";
 
 #[cfg(test)]

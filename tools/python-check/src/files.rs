@@ -15,7 +15,8 @@ pub(crate) struct File {
     pub(crate) unreadable: Option<String>,
 }
 
-/// The files at these paths, and all `.py` files in the folders among them, by name.
+/// The files at these paths, and all `.py` files in the folders among them, by name. A file that
+/// several paths lead to is there once.
 ///
 /// # Errors
 ///
@@ -40,7 +41,7 @@ pub(crate) fn find(paths: &[PathBuf]) -> Result<Vec<File>> {
 }
 
 struct Walk {
-    /// The folders so far, without links: a link that leads back would never end.
+    /// The folders and files so far, without links: one that leads back would never end.
     seen: BTreeSet<PathBuf>,
     /// What comes next, the last one first.
     next: Vec<PathBuf>,
@@ -48,10 +49,14 @@ struct Walk {
 }
 
 impl Walk {
-    /// Adds a file, or what a folder holds.
+    /// Adds a file, or what a folder holds, the first time.
     fn add(&mut self, path: PathBuf, metadata: io::Result<Metadata>) {
+        // What has no other path, such as a link that leads nowhere, is known by this one.
+        if !self.seen.insert(fs::canonicalize(&path).unwrap_or_else(|_| path.clone())) {
+            return;
+        }
         let unreadable = match metadata {
-            Ok(metadata) if metadata.is_dir() => match self.enter(&path) {
+            Ok(metadata) if metadata.is_dir() => match self.list(&path) {
                 Ok(()) => return,
                 Err(error) => Some(format!("the folder cannot be read: {error}")),
             },
@@ -65,10 +70,7 @@ impl Walk {
         self.found.push(File { path, unreadable });
     }
 
-    fn enter(&mut self, folder: &Path) -> io::Result<()> {
-        if !self.seen.insert(fs::canonicalize(folder)?) {
-            return Ok(());
-        }
+    fn list(&mut self, folder: &Path) -> io::Result<()> {
         let mut entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
         entries.sort_by_key(fs::DirEntry::file_name);
         let is_kept = |path: &PathBuf| !path.is_dir() || !is_skipped(path);

@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", report::visible(&format!("{error:#}")));
             ExitCode::from(2)
         }
     }
@@ -38,7 +38,7 @@ fn run() -> Result<bool> {
     let begin = Instant::now();
     let files = files::find(&paths)?;
     let mut report = Report::new(BufWriter::new(io::stdout().lock()));
-    check::all(&files, |file, verdict| report.add(file, verdict)).context("cannot write the report")?;
+    check::all(&files, |file, verdict| report.add(file, verdict))?;
     let (accepted, mut output) = report.finish().context("cannot write the report")?;
     output.flush().context("cannot write the report")?;
     let seconds = begin.elapsed().as_secs_f64();

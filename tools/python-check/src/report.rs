@@ -21,7 +21,7 @@ impl<W: Write> Report<W> {
     }
 
     pub(crate) fn add(&mut self, file: &File, verdict: Verdict) -> io::Result<()> {
-        let path = file.path.display();
+        let path = visible(&file.path.display().to_string());
         if verdict.reasons.is_empty() {
             self.accepted += 1;
             return writeln!(self.output, "accepted {path}");
@@ -29,7 +29,7 @@ impl<W: Write> Report<W> {
         self.refused += 1;
         writeln!(self.output, "refused  {path}")?;
         for reason in &verdict.reasons {
-            reason.text.lines().try_for_each(|line| writeln!(self.output, "    {line}"))?;
+            reason.lines.iter().try_for_each(|line| writeln!(self.output, "    {}", visible(line)))?;
         }
         let kinds: BTreeSet<String> = verdict.reasons.into_iter().map(|reason| reason.kind).collect();
         kinds.into_iter().for_each(|kind| *self.kinds.entry(kind).or_default() += 1);
@@ -50,6 +50,20 @@ impl<W: Write> Report<W> {
     }
 }
 
+/// A line with its control characters escaped, other than tabs: paths and texts of files that others
+/// wrote must not move the cursor of a terminal, or begin a line that looks like a verdict.
+pub(crate) fn visible(line: &str) -> String {
+    let mut shown = String::with_capacity(line.len());
+    for character in line.chars() {
+        match character {
+            '\t' => shown.push(character),
+            _ if character.is_control() => shown.extend(character.escape_default()),
+            _ => shown.push(character),
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,7 +73,10 @@ mod tests {
     fn files_are_counted_by_kind_and_reasons_stand_below_them() {
         let mut report = Report::new(Vec::new());
         let file = |path: &str| File { path: path.into(), unreadable: None };
-        let reason = |kind: &str, text: &str| Reason { kind: kind.to_owned(), text: text.to_owned() };
+        let reason = |kind: &str, text: &str| {
+            let lines = text.split('\n').map(str::to_owned).collect();
+            Reason { kind: kind.to_owned(), lines }
+        };
         report.add(&file("a.py"), Verdict::default()).unwrap();
         let reasons = vec![reason("syntax", "b.py:1:1: x\n1 | x"), reason("syntax", "b.py:2:1: y")];
         report.add(&file("b.py"), Verdict { reasons }).unwrap();
@@ -86,5 +103,35 @@ refused files by kind of reason; a file counts for each kind that it has
        1 entry
 ";
         assert_eq!(String::from_utf8(output).unwrap(), expected);
+    }
+
+    #[test]
+    fn control_characters_are_escaped() {
+        for (line, shown) in [
+            ("\tx = 'é…'", "\tx = 'é…'"),
+            ("a\u{1b}[2Jb", "a\\u{1b}[2Jb"),
+            ("a\naccepted b.py\r\0", "a\\naccepted b.py\\r\\u{0}"),
+            ("\u{9b}1m\u{7f}", "\\u{9b}1m\\u{7f}"),
+        ] {
+            assert_eq!(visible(line), shown);
+        }
+    }
+
+    #[test]
+    fn what_files_hold_begins_no_line_of_the_report() {
+        let mut report = Report::new(Vec::new());
+        let path = "a\naccepted b.py\u{1b}[A";
+        let reason =
+            Reason { kind: "syntax".to_owned(), lines: vec![format!("{path}:1:1: x"), "1 | \ry\u{1b}".to_owned()] };
+        report.add(&File { path: path.into(), unreadable: None }, Verdict { reasons: vec![reason] }).unwrap();
+        report.add(&File { path: path.into(), unreadable: None }, Verdict::default()).unwrap();
+        let output = String::from_utf8(report.finish().unwrap().1).unwrap();
+        let expected = "\
+refused  a\\naccepted b.py\\u{1b}[A
+    a\\naccepted b.py\\u{1b}[A:1:1: x
+    1 | \\ry\\u{1b}
+accepted a\\naccepted b.py\\u{1b}[A
+";
+        assert!(output.starts_with(expected), "{output}");
     }
 }

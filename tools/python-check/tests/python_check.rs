@@ -90,6 +90,9 @@ fn accepted_files_give_no_error() {
     );
     let (output, code) = run(&folder.0, &["b.txt", "a.py"]);
     assert_eq!((verdicts(&output), code), (vec!["accepted b.txt", "accepted a.py"], Some(0)), "files have any name");
+    let (output, code) = run(&folder.0, &["a.py", "./a.py", ".", "b.txt", "b.txt"]);
+    assert_eq!((verdicts(&output), code), (vec!["accepted a.py", "accepted b.txt"], Some(0)), "each counts once");
+    assert!(output.contains("       2 files\n"), "{output}");
 }
 
 #[test]
@@ -117,17 +120,32 @@ fn links_that_lead_nowhere_or_back_are_no_trap() {
     assert_eq!(code, Some(1));
 }
 
+#[cfg(unix)]
+#[test]
+fn names_and_texts_of_files_cannot_forge_the_report() {
+    let files: [(&str, &[u8]); 2] = [("a\naccepted x\x1b.py", b"x = '\x1b[2J' +\n"), ("b.py", b"\x1b = 1\n")];
+    let folder = Folder::new("forged", &files);
+    let (output, code) = run(&folder.0, &["."]);
+    assert_eq!(verdicts(&output), ["refused  ./a\\naccepted x\\u{1b}.py", "refused  ./b.py"], "{output}");
+    assert!(!output.contains('\x1b') && output.contains("'\\u{1b}[2J' +"), "{output}");
+    assert_eq!(code, Some(1));
+}
+
 #[test]
 fn generated_files_may_be_deep_and_long() {
-    let sum = format!("x = {}1\n", "1 + ".repeat(20_000));
+    let sum = format!("x = {}1\n", "1 + ".repeat(1_000_000));
     let lists = format!("x = {}{}\n", "[".repeat(5_000), "]".repeat(5_000));
     let functions: String = (0..2_000).map(|n| format!("@skyward.compute\ndef f{n}(a: int): return a\n")).collect();
     let functions = format!("import skyward\n{functions}");
     let files = [("a.py", sum.as_bytes()), ("b.py", lists.as_bytes()), ("c.py", functions.as_bytes())];
     let folder = Folder::new("deep", &files);
-    let (output, _) = run(&folder.0, &["."]);
-    assert_eq!(verdicts(&output).len(), 3, "{output}");
-    assert!(output.contains("accepted ./c.py"), "{output}");
+    let (output, code) = run(&folder.0, &["."]);
+    assert_eq!(verdicts(&output), ["refused  ./a.py", "refused  ./b.py", "accepted ./c.py"], "{output}");
+    assert!(
+        output.contains("./a.py:1:1: in this statement, something is nested more than 3000 levels deep")
+            && code == Some(1),
+        "{output}"
+    );
 }
 
 #[test]
