@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// The namespaces of a machine with their first process. Dropping this ends all processes in them.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Namespace {
     pub(crate) async fn start(root: &Root<'_>) -> Result<Self> {
         let gpus = root.gpus.to_string();
         // A machine counts its time from its own boot.
-        let boot = format!("-{}", uptime()?);
+        let boot = format!("-{}", next_second().await?);
         let mut child = Command::new("setpriv")
             // The machine ends with the thread that starts it, so that nothing is left when the
             // test is killed.
@@ -183,10 +183,16 @@ async fn ready(child: &mut Child) -> Result<()> {
     Ok(())
 }
 
-/// Whole seconds since the host has started.
-fn uptime() -> Result<u64> {
+/// Waits until the host has run for a whole number of seconds, and returns it. The time of a namespace
+/// is behind the host's by whole seconds, so that a machine which began between two of them would be
+/// up to a second old at its boot, and end too early.
+async fn next_second() -> Result<u64> {
     let text = fs::read_to_string("/proc/uptime").context("cannot read /proc/uptime")?;
-    text.split('.').next().and_then(|seconds| seconds.parse().ok()).context("/proc/uptime has no number")
+    let seconds: f64 =
+        text.split(' ').next().and_then(|seconds| seconds.parse().ok()).context("/proc/uptime has no number")?;
+    let next = seconds.ceil();
+    sleep(Duration::from_secs_f64(next - seconds)).await;
+    Ok(next as u64)
 }
 
 /// The one child of a process.
