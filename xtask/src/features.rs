@@ -1,5 +1,4 @@
-//! Features only add: each builds alone, and the crate's page lists all of
-//! them.
+//! Features only add: each builds alone, and the crate's page lists all of them.
 
 use std::collections::BTreeSet;
 use std::fs;
