@@ -39,7 +39,11 @@ use trainings::Trainings;
 
 #[tokio::main]
 async fn main() -> Result<ExitCode, Failure> {
-    let options = Options::read();
+    run_service(&Options::read(std::env::args().skip(1))).await
+}
+
+/// Starts a pool, and serves until a signal or the end of the pool.
+pub(crate) async fn run_service(options: &Options) -> Result<ExitCode, Failure> {
     let mut signals = Signals::new()?;
     // First, end what an earlier instance of the service left when it was killed.
     let reaped = skyward::reap([]).await?;
@@ -51,7 +55,7 @@ async fn main() -> Result<ExitCode, Failure> {
         .image(Image::new().env("OMP_NUM_THREADS", "1").env("OPENBLAS_NUM_THREADS", "1"));
     let Some(pool) = builder.start_unless(signals.next()).await? else { return Ok(ExitCode::SUCCESS) };
     println!("pool {}", pool.id());
-    let served = serve(&pool, &options, &mut signals).await;
+    let served = serve(&pool, options, &mut signals).await;
     // Wait for the end of the pool, also after an error.
     let ended = pool.shutdown(SHUTDOWN).await;
     let code = served?;

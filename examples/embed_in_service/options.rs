@@ -15,8 +15,8 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads the options. Ends the program if it cannot.
-    pub(crate) fn read() -> Self {
+    /// Reads the options from the words of a command line. Ends the program if it cannot.
+    pub(crate) fn read(mut words: impl Iterator<Item = String>) -> Self {
         let mut options = Self {
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             nodes: 2,
@@ -24,7 +24,6 @@ impl Options {
             drain: Duration::from_secs(20),
             once: false,
         };
-        let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
             if options.set(&word, || words.next()).is_none() {
                 eprintln!("cannot read `{word}`\n{USAGE}");

@@ -6,22 +6,38 @@
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../../examples/embed_in_service/main.rs"]
-#[allow(dead_code, reason = "its own `main` runs in another process")]
+#[allow(dead_code, reason = "a test plays the service in place of its own `main`")]
 mod example;
 mod fake;
 mod journal;
 mod service;
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use common::{assert_gone, processes_of};
 use example::client::Told;
+use example::options::Options;
 use example::training::Report;
 use serde_json::{Value, json};
-use service::{Folders, Service, line, signal};
+use service::{ARGUMENTS, Folders, Service, line, signal};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::Command;
+
+/// The example as a process of its own: this program already has its code.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a role that the other tests play"]
+async fn the_service() {
+    // The line that the test harness has begun ends here.
+    println!("\nbegins");
+    let arguments = std::env::var(ARGUMENTS).unwrap();
+    let ended = example::run_service(&Options::read(arguments.split_whitespace().map(str::to_owned))).await;
+    std::process::exit(match ended {
+        Ok(code) => i32::from(code != ExitCode::SUCCESS),
+        Err(error) => panic!("{error:?}"),
+    });
+}
 
 const ENDS: &[&str] = &["finished", "failed", "cancelled"];
 
@@ -260,6 +276,7 @@ async fn a_killed_service_leaves_no_process_and_the_next_one_reaps_it() {
 
     let mut next = folders.command(&["--nodes", "1"]).spawn().unwrap();
     let mut lines = BufReader::new(next.stdout.take().unwrap()).lines();
+    line(&mut lines, "begins").await;
     let reaped = line(&mut lines, "").await;
     assert!(reaped.contains(service.pool.as_str()), "{reaped}");
     let pool = line(&mut lines, "pool ").await;

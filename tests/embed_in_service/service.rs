@@ -1,9 +1,8 @@
 //! The service of the example as a separate process, with its own folders.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -35,9 +34,10 @@ impl Folders {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(program());
+        let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(arguments)
+            .args(["the_service", "--exact", "--include-ignored", "--nocapture"])
+            .env(ARGUMENTS, arguments.join(" "))
             .env("SKYWARD_STATE_DIR", self.0.join("state"))
             .env("SKYWARD_RUNTIME_DIR", self.0.join("run"))
             .stdin(Stdio::null())
@@ -126,27 +126,7 @@ pub(crate) async fn line(lines: &mut Lines<BufReader<ChildStdout>>, begin: &str)
     found.ok().flatten().unwrap_or_else(|| panic!("the service did not print {begin:?}, but {seen:#?}"))
 }
 
-/// The path of the built example. Cargo builds no examples when it runs a single test.
-fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let mut build = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        build.args(["build", "--quiet", "--example", "embed_in_service", "--message-format=json"]);
-        build.current_dir(env!("CARGO_MANIFEST_DIR"));
-        // Cargo's variables about this test's package would make cargo rebuild other packages.
-        for (key, _) in std::env::vars_os() {
-            if key.to_str().is_some_and(|key| key.starts_with("CARGO_PKG_") || key.starts_with("CARGO_MANIFEST_")) {
-                build.env_remove(key);
-            }
-        }
-        let output = build.stderr(Stdio::inherit()).output().unwrap();
-        assert!(output.status.success(), "the example does not build");
-        let messages = output.stdout.split(|byte| *byte == b'\n');
-        let mut messages = messages.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
-        let built = messages.find(|message| message["target"]["name"] == "embed_in_service").unwrap();
-        PathBuf::from(built["executable"].as_str().unwrap())
-    })
-}
-
+/// The variable with the command line of a service.
+pub(crate) const ARGUMENTS: &str = "SKYWARD_TEST_SERVICE";
 /// With an empty cache, the environment is built first.
 const PATIENCE: Duration = Duration::from_secs(300);

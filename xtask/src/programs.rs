@@ -51,7 +51,7 @@ pub(crate) fn build<'a>(
 /// Runs tests of programs, which must exit with 0 and leave nothing. They wait for most of their
 /// time, so several run at once. What each writes is shown in one piece when it has ended.
 pub(crate) fn run(mut programs: Vec<Program>, which: Which, context: &Context, checks: &mut Checks) -> Result<()> {
-    programs.sort_by_key(|program| !LONG.contains(&program.name.as_str()));
+    programs.sort_by_key(|program| LONG.iter().position(|name| *name == program.name).unwrap_or(LONG.len()));
     let mut variables = variables(&programs, context)?;
     if which != Which::Plain {
         variables.push(("RUST_TEST_THREADS", THREADS.into()));
@@ -139,8 +139,8 @@ fn programs(messages: &str) -> Vec<Program> {
 const AT_ONCE: usize = 2;
 /// Tests of a program at the same time, among which are those that wait for machines.
 const THREADS: &str = "3";
-/// Programs that take longer than all others, so they begin first.
-const LONG: [&str; 1] = ["long_calls"];
+/// Programs that take longer than the others, the longest first: they begin in this order.
+const LONG: [&str; 6] = ["long_calls", "pools", "embed_in_service", "conformance", "calls", "machines"];
 
 #[cfg(test)]
 mod tests {

@@ -123,10 +123,10 @@ fn ui(context: &Context) -> Result<Outcome> {
         return Ok(Outcome::skipped("the workspace has no such test"));
     }
     let mut checks = Checks::default();
-    // The test compiles the facade with the features that it has itself: without the SDK of a
-    // cloud.
-    let test = context.cargo(["test", "--no-fail-fast"]).args(Selection::Light.arguments(context));
-    checks.run_leaving_nothing(test.args(test_targets(&names)))?;
+    for program in programs::build(context, Selection::Light, test_targets(&names))? {
+        let test = Run::new(&program.path).dir(&program.folder);
+        checks.run_leaving_nothing(test.env("CARGO_ENCODED_RUSTFLAGS", TRYBUILD))?;
+    }
     checks.tested()
 }
 
@@ -178,4 +178,7 @@ fn is_ui(name: &str) -> bool {
     name == "ui" || name.starts_with("ui_")
 }
 
+/// The flags with which trybuild compiles a case. By itself, it compiles dependencies with other flags,
+/// and then once more with these.
+const TRYBUILD: &str = "--cfg\x1ftrybuild\x1f--verbose\x1f-A\x1fdead_code\x1f--diagnostic-width=140";
 const FACADE: &str = "skyward";

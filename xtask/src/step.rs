@@ -137,7 +137,6 @@ pub(crate) fn run_all(steps: &[Step], context: &Context) -> Result<bool> {
     beside.sort_by_key(|step| BESIDE.iter().position(|name| *name == step.name));
     // With nothing to run beside, the output of a step is shown as it comes.
     let (beside, ahead) = if ahead.is_empty() { (ahead, beside) } else { (beside, ahead) };
-    let names: Vec<&str> = beside.iter().map(|step| step.name).collect();
     let mut report = thread::scope(|scope| {
         scope.spawn(|| {
             for step in beside {
@@ -149,18 +148,7 @@ pub(crate) fn run_all(steps: &[Step], context: &Context) -> Result<bool> {
             }
             drop(ended);
         });
-        let mut report = Vec::new();
-        for step in ahead {
-            // What a step needs of one that runs beside it is there before it begins.
-            while let Some((_, needed)) = NEEDS.iter().find(|(name, _)| *name == step.name)
-                && names.contains(needed)
-                && !report.iter().any(|done: &Report| done.name == *needed)
-                && let Ok(done) = beside_ended.recv()
-            {
-                report.push(done);
-            }
-            report.push(run_one(step, begin, context));
-        }
+        let mut report: Vec<Report> = ahead.into_iter().map(|step| run_one(step, begin, context)).collect();
         report.extend(beside_ended.iter());
         report
     });
@@ -237,7 +225,6 @@ impl std::fmt::Display for Verdict<'_> {
 const BESIDE: [&str; 12] = [
     "python-lint",
     "python-unit",
-    // The first of the others, because a step waits for it.
     "image",
     "dependencies",
     "documents",
@@ -251,8 +238,6 @@ const BESIDE: [&str; 12] = [
 ];
 /// The steps of `--fast`, which a run of all steps begins with.
 pub(crate) const FAST: [&str; 5] = ["format", "clippy", "unit", "python-lint", "python-unit"];
-/// Steps that would make what another step makes at the same time.
-const NEEDS: [(&str, &str); 1] = [("test", "image")];
 
 #[cfg(test)]
 mod tests {
@@ -263,20 +248,11 @@ mod tests {
     }
 
     #[test]
-    fn steps_run_beside_others_and_after_what_they_need() {
+    fn all_steps_run_and_one_that_fails_fails_the_run() {
         let context = Context::discover().unwrap();
-        let made = context.scratch().join("step-made");
-        let _ = std::fs::remove_file(&made);
-        std::fs::create_dir_all(context.scratch()).unwrap();
         let steps = [
-            step("image", |context| {
-                std::fs::write(context.scratch().join("step-made"), "")?;
-                Ok(Outcome::passed(""))
-            }),
-            step("test", |context| {
-                anyhow::ensure!(context.scratch().join("step-made").exists(), "it did not wait");
-                Ok(Outcome::passed(""))
-            }),
+            step("image", |_| Ok(Outcome::passed(""))),
+            step("test", |_| Ok(Outcome::passed(""))),
             step("deny", |_| bail!("it broke")),
         ];
         assert!(run_all(&steps[..2], &context).unwrap());

@@ -1,4 +1,5 @@
 //! Arguments may be owned or borrowed, optional, generic, and of any name.
+#![allow(non_snake_case, reason = "a name that Rust could not have")]
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -31,10 +32,11 @@ fn names(args: u8, value: Option<u8>, build: u8, source: u8, Self_: u8) -> u8 {
     "return args + build + source + Self_"
 }
 
-#[skyward::compute(python = "payloads/train.py")]
+#[skyward::compute(python = "tests/ui/payloads/train.py")]
 fn options(name: &'static str, depth: Option<u32>, width: u32) -> usize;
 
-fn main() {
+#[test]
+fn is_accepted() {
     let config = Config { name: "c" };
     let text = String::from("ab");
     let call = borrowed(&text, &[1.0], b"xyz", &config, "l".into());

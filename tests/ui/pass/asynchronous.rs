@@ -1,8 +1,9 @@
 //! A coroutine is awaited on the worker.
 
-#[skyward::compute(python = "payloads/train.py")]
+#[skyward::compute(python = "tests/ui/payloads/train.py")]
 fn later(epochs: u32) -> u32;
 
-fn main() {
+#[test]
+fn is_accepted() {
     assert_eq!(later(1).source().entry(), "later");
 }

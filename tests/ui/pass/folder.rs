@@ -1,15 +1,16 @@
 //! A folder is a Python package; the entry may be imported from one of its files.
 
-#[skyward::compute(python = "payloads/trainer")]
+#[skyward::compute(python = "tests/ui/payloads/trainer")]
 fn train(epochs: u32) -> u32;
 
-#[skyward::compute(python = "payloads/trainer", main = "data/__init__.py")]
+#[skyward::compute(python = "tests/ui/payloads/trainer", main = "data/__init__.py")]
 fn digits() -> Vec<u8>;
 
-#[skyward::compute(python = "payloads/no_init", main = "second.py")]
+#[skyward::compute(python = "tests/ui/payloads/no_init", main = "second.py")]
 fn second() -> u8;
 
-fn main() {
+#[test]
+fn is_accepted() {
     let source = train(3).source().clone();
     let paths: Vec<_> = source.files().iter().map(|file| &*file.path).collect();
     assert_eq!(paths, ["trainer/__init__.py", "trainer/data/__init__.py", "trainer/fit.py"]);

@@ -66,7 +66,8 @@ fn unseen(a: i64) -> i64 {
     "
 }
 
-fn main() {
+#[test]
+fn is_accepted() {
     let text = add(1, 2).source().main_text().to_owned();
     assert_eq!(
         text,
@@ -75,7 +76,7 @@ fn main() {
                 return a + b
         "}
     );
-    assert_eq!(add(1, 2).source().main(), "inline.rs");
+    assert_eq!(add(1, 2).source().main(), "tests/ui/pass/inline.rs");
     assert_eq!(add(1, 2).source().first_line(), 6, "the line before that of the body");
 
     let report = report(3, Some("x"));

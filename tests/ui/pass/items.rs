@@ -13,7 +13,7 @@ mod payloads {
     }
 
     #[cfg(not(any()))]
-    #[skyward::compute(python = "payloads/train.py", payload = Options)]
+    #[skyward::compute(python = "tests/ui/payloads/train.py", payload = Options)]
     pub(crate) fn options(name: String) -> usize;
 
     #[skyward::compute(payload = Absent)]
@@ -27,7 +27,8 @@ fn source_of<F: skyward::payload::ComputeFn>() -> String {
     F::source().main_text().to_owned()
 }
 
-fn main() {
+#[test]
+fn is_accepted() {
     #[skyward::compute(payload = Local)]
     fn local(a: u8) -> u8 {
         "return a"

@@ -25,10 +25,11 @@ macro_rules! written {
 }
 
 payload!(add(a: i64, b: Option<i64>) -> i64, "return a + (b or 0)");
-payload!(losses in "payloads/train.py" -> skyward::payload::Streaming<f64>);
+payload!(losses in "tests/ui/payloads/train.py" -> skyward::payload::Streaming<f64>);
 written!(one, "return 1");
 
-fn main() {
+#[test]
+fn is_accepted() {
     assert_eq!(
         add(1, None).source().main_text(),
         indoc! {"

@@ -1,6 +1,7 @@
 //! A payload defines no name but that of its function, which can be called and re-exported like any
 //! other.
 #![deny(warnings)]
+#![allow(unreachable_pub, reason = "payloads of libraries are public")]
 
 mod train {
     #[skyward::compute]
@@ -38,14 +39,15 @@ mod crates {
 struct Trainer;
 
 impl Trainer {
-    #[skyward::compute(python = "payloads/train.py")]
+    #[skyward::compute(python = "tests/ui/payloads/train.py")]
     fn train(epochs: u32, batch_size: u32) -> std::collections::HashMap<String, f64>;
 }
 
-fn main() {
+#[test]
+fn is_accepted() {
     assert_eq!(train(1).source().entry(), "train");
     assert_eq!(crates::serde(1).source().entry(), "serde");
     assert_eq!(crates::skyward().source().entry(), "skyward");
     assert_eq!(crates::core(1).source().entry(), "core");
-    assert_eq!(Trainer::train(1, 2).source().main(), "payloads/train.py");
+    assert_eq!(Trainer::train(1, 2).source().main(), "tests/ui/payloads/train.py");
 }

@@ -37,7 +37,8 @@ fn count((from, to): (u32, u32)) -> skyward::payload::Payload<Streaming<u32>> {
     .arg("b", to)
 }
 
-fn main() {
+#[test]
+fn is_accepted() {
     let pending: PendingCompute<f64> = power(2, 3.0);
     assert_eq!(
         pending.source().main_text(),

@@ -15,16 +15,16 @@ mod other {
     pub(crate) struct Streaming {}
 }
 
-#[skyward::compute(python = "payloads/train.py")]
+#[skyward::compute(python = "tests/ui/payloads/train.py")]
 fn losses(epochs: u32) -> Streaming<f64>;
 
-#[skyward::compute(python = "payloads/train.py", entry = "losses")]
+#[skyward::compute(python = "tests/ui/payloads/train.py", entry = "losses")]
 fn renamed(epochs: u32) -> S<f64>;
 
-#[skyward::compute(python = "payloads/train.py", entry = "losses")]
+#[skyward::compute(python = "tests/ui/payloads/train.py", entry = "losses")]
 fn aliased(epochs: u32) -> Losses;
 
-#[skyward::compute(python = "payloads/train.py", entry = "losses")]
+#[skyward::compute(python = "tests/ui/payloads/train.py", entry = "losses")]
 fn generic<T: serde::de::DeserializeOwned + Send + 'static>(epochs: u32) -> S<T>;
 
 #[skyward::compute]
@@ -50,7 +50,8 @@ fn whole<T: serde::de::DeserializeOwned + Send + 'static>() -> T {
     "return {}"
 }
 
-fn main() {
+#[test]
+fn is_accepted() {
     let pending: PendingCompute<Streaming<f64>> = losses(3);
     assert!(pending.into_task().unwrap().streaming);
     assert!(renamed(3).into_task().unwrap().streaming);
