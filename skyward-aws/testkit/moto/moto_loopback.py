@@ -4,8 +4,9 @@ The proxy in front of moto changes no request, so that signatures stay valid. It
 parameters in headers that are not signed. Each function here describes what EC2 does, and what moto
 5.2.1 does instead.
 
-Arguments: the address and port to listen on, the file with the images, and the first two numbers of
-public addresses.
+This process imports moto, which takes more than a second, and then forks for each line of its standard
+input: a request as JSON. It prints the id of the new process, which listens. It ends with its standard
+input, and the forks end with it.
 """
 
 # The types of the replaced functions of moto are not exported.
@@ -14,12 +15,14 @@ public addresses.
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import itertools
 import json
+import os
 import re
-import sys
-from typing import Any
+import signal
+from typing import Any, TypedDict
 from urllib.parse import quote, urlencode
 
 from moto.core.authorization import ActionAuthenticatorMixin
@@ -28,6 +31,7 @@ from moto.ec2 import utils
 from moto.ec2.exceptions import EC2ClientError, InvalidParameterCombination, InvalidSecurityGroupNotFoundError
 from moto.ec2.models import amis, elastic_network_interfaces, instance_types, instances
 from moto.ec2.responses.instances import InstanceResponse
+from moto.moto_api._internal import mock_random
 from moto.server import main
 
 TRUSTED = "Credential=AKIALOOPBACKMACHINES/"
@@ -310,10 +314,33 @@ def trust_the_machines() -> None:
     ActionAuthenticatorMixin._authenticate_and_authorize_action = authorize
 
 
-if __name__ == "__main__":
-    host, port, images, prefix = sys.argv[1:]
-    use_loopback_addresses(prefix)
-    use_images(images)
+class Request(TypedDict):
+    """What one cloud needs of its moto."""
+
+    host: str
+    port: int
+    # The file with the images.
+    images: str
+    # The first two numbers of public addresses.
+    public: str
+    # Its home and working folder, and its log in the folder.
+    folder: str
+    log: str
+
+
+def listen(request: Request) -> None:
+    """Serve until the end of the process."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    os.environ["HOME"] = request["folder"]
+    os.chdir(request["folder"])
+    # Forks would draw the same identifiers.
+    mock_random.seed()
+    use_loopback_addresses(request["public"])
+    use_images(request["images"])
     sell_a_few_families()
     know_filters()
     launch_as_told()
@@ -322,4 +349,27 @@ if __name__ == "__main__":
     terminate_twice()
     match_offerings()
     trust_the_machines()
-    main(["-H", host, "-p", port])
+    main(["-H", request["host"], "-p", str(request["port"])])
+
+
+def serve() -> None:
+    """Fork for each request. The kernel removes forks that have ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    forks = []
+    # Not through a buffer, which a fork would have, too.
+    with os.fdopen(os.dup(0), "rb", buffering=0) as requests:
+        for line in requests:
+            fork = os.fork()
+            if fork == 0:
+                requests.close()
+                listen(json.loads(line))
+                os._exit(1)
+            forks.append(os.pidfd_open(fork))
+            os.write(1, f"{fork}\n".encode())
+    for fork in forks:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(fork, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,27 +1,31 @@
-//! The process of moto, an EC2 without machines that listens on loopback.
+//! The processes of moto, an EC2 without machines that listens on loopback.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Request;
-use tokio::process::{Child, Command};
-use tokio::time::{Instant, sleep};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::network::{Addresses, free_port};
 use crate::{http, python};
 
-/// A running moto. It ends when this is dropped, and when the thread that started it ends.
+/// A running moto. It ends when this is dropped, and with this process.
 #[derive(Debug)]
 pub(crate) struct Moto {
     pub(crate) address: SocketAddr,
     /// Its log file.
     pub(crate) log: PathBuf,
-    child: Child,
+    fork: Fork,
 }
 
 impl Moto {
@@ -29,39 +33,20 @@ impl Moto {
     /// of this cloud alone: on a shared address, the moto of another cloud could take the port and
     /// answer in its place.
     pub(crate) async fn start(folder: &Path, addresses: &Addresses) -> Result<Self> {
-        let (host, public) = (addresses.service(), addresses.public());
-        let python = tokio::task::spawn_blocking(python::find).await??;
-        let (script, images) = (folder.join("moto_loopback.py"), folder.join("images.json"));
-        std::fs::write(&script, SCRIPT)?;
+        let host = addresses.service();
+        let (log, images) = (folder.join("moto.log"), folder.join("images.json"));
         std::fs::write(&images, IMAGES)?;
         let mut last = None;
         // Another process may take the port before moto does.
         for _ in 0..ATTEMPTS {
-            let log = folder.join("moto.log");
             let port = free_port(host)?;
-            let output = std::fs::File::create(&log)?;
-            let child = Command::new("setpriv")
-                .args(["--pdeathsig", "KILL", "--"])
-                .arg(&python)
-                .arg("-u")
-                .arg(&script)
-                .args([host.to_string(), port.to_string()])
-                .arg(&images)
-                .arg(&public)
-                .env_clear()
-                .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-                .envs(std::env::vars_os().filter(|(name, _)| name == "SKYWARD_XTASK_RUN"))
-                .envs(ENVIRONMENT)
-                .env("HOME", folder)
-                .current_dir(folder)
-                .stdin(Stdio::null())
-                .stdout(output.try_clone()?)
-                .stderr(output)
-                .process_group(0)
-                .kill_on_drop(true)
-                .spawn()
-                .context("cannot start moto; the program `setpriv` is of the package util-linux")?;
-            let mut moto = Self { address: (host, port).into(), child, log };
+            let request = serde_json::json!({
+                "host": host.to_string(), "port": port, "public": addresses.public(),
+                "images": images, "folder": folder, "log": log,
+            });
+            let fork = tokio::task::spawn_blocking(move || fork(&request.to_string()));
+            let fork = timeout(PATIENCE, fork).await.context("moto is not imported in time")???;
+            let moto = Self { address: (host, port).into(), log: log.clone(), fork };
             match moto.wait().await {
                 Ok(()) => return Ok(moto),
                 Err(error) => last = Some(error),
@@ -71,15 +56,19 @@ impl Moto {
     }
 
     /// Ends it and waits until it is gone.
-    pub(crate) async fn stop(mut self) {
-        let _ = self.child.kill().await;
+    pub(crate) async fn stop(self) {
+        self.fork.end();
+        let end = Instant::now() + PATIENCE;
+        while self.fork.is_running() && Instant::now() < end {
+            sleep(POLL).await;
+        }
     }
 
-    async fn wait(&mut self) -> Result<()> {
+    async fn wait(&self) -> Result<()> {
         let end = Instant::now() + PATIENCE;
         loop {
-            if let Some(status) = self.child.try_wait()? {
-                bail!("moto ended with {status}: {}", self.log());
+            if !self.fork.is_running() {
+                bail!("moto ended: {}", self.last_lines());
             }
             let request =
                 Request::get("/moto-api/data.json").header("host", "localhost").body(Full::<Bytes>::default())?;
@@ -87,17 +76,97 @@ impl Moto {
                 return Ok(());
             }
             if Instant::now() > end {
-                bail!("moto does not answer on {} after {PATIENCE:?}: {}", self.address, self.log());
+                bail!("moto does not answer on {} after {PATIENCE:?}: {}", self.address, self.last_lines());
             }
             sleep(POLL).await;
         }
     }
 
     /// The last lines that it wrote.
-    fn log(&self) -> String {
+    fn last_lines(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().rev().take(20).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// A fork of the process that has imported moto.
+#[derive(Debug)]
+struct Fork {
+    id: u32,
+    /// The process itself, of which no later one can have the id.
+    process: OwnedFd,
+}
+
+impl Fork {
+    fn is_running(&self) -> bool {
+        Path::new(&format!("/proc/{}", self.id)).exists()
+    }
+
+    fn end(&self) {
+        // It may have ended.
+        let _ = pidfd_send_signal(&self.process, Signal::KILL);
+    }
+}
+
+impl Drop for Fork {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The process that has imported moto and forks. It ends with its standard input, thus with this
+/// process.
+#[derive(Debug)]
+struct Importer {
+    child: Child,
+    requests: ChildStdin,
+    forks: BufReader<ChildStdout>,
+}
+
+/// Forks a moto. The first call starts the process that imports moto.
+fn fork(request: &str) -> Result<Fork> {
+    static IMPORTER: Mutex<Option<Importer>> = Mutex::new(None);
+    let mut importer = IMPORTER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(running) = importer.as_mut()
+        && running.child.try_wait()?.is_some()
+    {
+        *importer = None;
+    }
+    let importer = match importer.as_mut() {
+        Some(running) => running,
+        None => importer.insert(Importer::start()?),
+    };
+    importer.fork(request)
+}
+
+impl Importer {
+    fn start() -> Result<Self> {
+        let mut child = Command::new(python::find()?)
+            .args(["-u", "-c", SCRIPT])
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .envs(std::env::vars_os().filter(|(name, _)| name == "SKYWARD_XTASK_RUN"))
+            .envs(ENVIRONMENT)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .context("cannot start the Python with moto")?;
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        let (requests, forks) = pipes.context("the Python with moto has no pipes")?;
+        Ok(Self { child, requests, forks: BufReader::new(forks) })
+    }
+
+    fn fork(&mut self, request: &str) -> Result<Fork> {
+        let mut answer = String::new();
+        writeln!(self.requests, "{request}").and_then(|()| self.forks.read_line(&mut answer))?;
+        let Ok(id) = answer.trim().parse::<i32>() else {
+            bail!("the Python with moto ended with {}; its output is above", self.child.wait()?);
+        };
+        let process = Pid::from_raw(id).context("a process has the id 0")?;
+        let process = pidfd_open(process, PidfdFlags::empty()).context("moto ended at once")?;
+        Ok(Fork { id: id.unsigned_abs(), process })
     }
 }
 

@@ -58,8 +58,7 @@ pub static SSHD: Need = Need::program("sshd", &[("sshd", "openssh-server")]);
 pub static DOCKER: Need = Need::new("docker", &[], |context| Ok(Images::ensure(context)?.map(drop)));
 
 /// moto, the mock of AWS's calls, in an environment of its own.
-pub static MOTO: Need =
-    Need::new("moto", &[("setpriv", "util-linux")], |context| Environment::moto(context).map(|_| Ok(())));
+pub static MOTO: Need = Need::new("moto", &[], |context| Environment::moto(context).map(|_| Ok(())));
 
 /// What the EC2 on loopback boots machines with.
 pub static EC2_MACHINES: Need =
