@@ -1,5 +1,6 @@
 //! Arguments may be owned or borrowed, optional, generic, and of any name.
-#![allow(non_snake_case, reason = "a name that Rust could not have")]
+#![allow(non_snake_case, reason = "a parameter may have a name that is unusual in Rust")]
+#![allow(clippy::multiple_bound_locations, reason = "bounds may stand in both places")]
 
 use std::borrow::Cow;
 use std::collections::HashMap;
