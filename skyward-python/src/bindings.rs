@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ruff_python_ast::visitor::{Visitor, walk_stmt};
+use ruff_python_ast::visitor::Visitor;
 use ruff_python_ast::{Expr, Stmt, StmtFunctionDef};
 use ruff_text_size::{Ranged as _, TextRange};
 
-use super::branches::{Truth, branches};
+use super::branches::{walk_reached, walk_run_stmt};
 use super::module::Module;
 
 /// The names of a module's top level. `if`, `try` and `with` open no scope.
@@ -146,12 +146,12 @@ impl<'a> Visitor<'a> for Reader<'a> {
                 }
             }
             // Not what stands below `if __name__ == "__main__":`, which a worker does not run.
-            Stmt::If(inner) => {
-                let taken = branches(inner).filter(|(_, truth)| *truth != Truth::Never);
-                taken.for_each(|(body, _)| self.visit_body(body));
-            }
-            _ => walk_stmt(self, statement),
+            _ => walk_run_stmt(self, statement),
         }
+    }
+
+    fn visit_body(&mut self, body: &'a [Stmt]) {
+        walk_reached(self, body);
     }
 
     fn visit_expr(&mut self, _: &'a Expr) {}

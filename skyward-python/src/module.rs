@@ -116,8 +116,14 @@ impl Module {
     /// What it names of the package `skyward` that is not there.
     pub(crate) fn unknown_names(&self) -> Vec<Finding> {
         // A partial syntax tree would produce misleading messages.
-        let found = if self.is_valid() { unknown_names(self.statements()) } else { Vec::new() };
+        let found =
+            if self.is_valid() { unknown_names(self.statements(), self.defers_annotations()) } else { Vec::new() };
         Finding::first(found, |(range, message)| self.finding(Kind::Skyward, range, message))
+    }
+
+    /// Whether no Python that may run it evaluates annotations.
+    fn defers_annotations(&self) -> bool {
+        self.target.version.defers_annotations() || self.scopes().defers_annotations
     }
 
     /// What is wrong with its metadata.
