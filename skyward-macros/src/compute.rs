@@ -120,7 +120,11 @@ fn from_files(options: &Options, python: &LitStr, signature: &Signature, errors:
     if is_broken || !fits {
         return Err(expected);
     }
-    let text = |file: &File| (file.path().to_owned(), Text::File(file.source_path().to_owned()));
+    let text = |file: &File| {
+        let source = file.source_path().to_owned();
+        let text = if file.is_verbatim() { Text::File(source) } else { Text::Decoded(file.text().to_owned(), source) };
+        (file.path().to_owned(), text)
+    };
     let source = Source {
         entry,
         joins,
@@ -189,7 +193,8 @@ fn from_body(options: &Options, body: &LitStr, signature: &Signature, errors: &m
 fn expected(signature: &Signature, function: &Function) -> Option<Expected> {
     let streams = function.first_yield.is_some();
     let (message, advice) = if streams { generator(function) } else { no_generator(function) };
-    let is_open = signature.result == ResultShape::Unknown && !(streams && function.is_async);
+    let is_known = streams || !function.may_return_iterator;
+    let is_open = signature.result == ResultShape::Unknown && is_known && !(streams && function.is_async);
     is_open.then_some(Expected { streams, message, advice })
 }
 

@@ -29,6 +29,8 @@ pub(crate) enum Text {
     Inline(String),
     /// The text is in the file of this path, relative to the manifest.
     File(String),
+    /// The macro has the text of a file with a byte order mark or another encoding than UTF-8.
+    Decoded(String, String),
 }
 
 /// What the Python function returns. The compiler compares it with the result type, which may be an
@@ -102,11 +104,20 @@ pub(crate) fn with_source(
 fn source(source: &Source, facade: &Path) -> TokenStream {
     let Source { entry, joins, main, first_line, files, .. } = source;
     let joining = joins.map(|framework| quote!(.joining(#framework)));
+    let at = |file: &str| {
+        let file = format!("/{file}");
+        quote!(::core::concat!(::core::env!("CARGO_MANIFEST_DIR"), #file))
+    };
     let files = files.iter().map(|(path, text)| match text {
         Text::Inline(text) => quote!((#path, #text)),
         Text::File(file) => {
-            let file = format!("/{file}");
-            quote!((#path, ::core::include_str!(::core::concat!(::core::env!("CARGO_MANIFEST_DIR"), #file))))
+            let at = at(file);
+            quote!((#path, ::core::include_str!(#at)))
+        }
+        // A change to the file compiles the crate anew.
+        Text::Decoded(text, file) => {
+            let at = at(file);
+            quote!((#path, { const _: &[u8] = ::core::include_bytes!(#at); #text }))
         }
     });
     quote! {

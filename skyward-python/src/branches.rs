@@ -122,6 +122,20 @@ pub(super) fn walk_run_stmt<'a, V: Visitor<'a>>(visitor: &mut V, statement: &'a 
     }
 }
 
+/// As [`walk_run_stmt`], but for what may raise one of these exceptions because the code around it
+/// expects that.
+pub(super) fn walk_certain_stmt<'a, V: Visitor<'a>>(visitor: &mut V, statement: &'a Stmt, exceptions: &[&str]) {
+    match statement {
+        Stmt::Try(attempt) if handles(attempt, exceptions) => {
+            attempt.handlers.iter().for_each(|handler| visitor.visit_except_handler(handler));
+            visitor.visit_body(&attempt.orelse);
+            visitor.visit_body(&attempt.finalbody);
+        }
+        Stmt::With(with) if suppresses(&with.items) => {}
+        _ => walk_run_stmt(visitor, statement),
+    }
+}
+
 /// Visits what an expression holds and a worker may run.
 pub(super) fn walk_run_expr<'a, V: Visitor<'a>>(visitor: &mut V, expression: &'a Expr) {
     match expression {

@@ -37,11 +37,14 @@ mod builtins;
 #[cfg(test)]
 mod corpus;
 mod decorators;
+mod encoding;
 mod excerpt;
 mod exports;
 mod fields;
 mod finding;
 mod function;
+mod imports;
+mod libraries;
 mod metadata;
 mod module;
 pub mod names;

@@ -9,6 +9,7 @@ use ruff_text_size::{TextRange, TextSize};
 use super::bindings::Bindings;
 use super::excerpt;
 use super::finding::{Finding, Kind, Place};
+use super::imports::{Import, imports};
 use super::metadata;
 use super::scopes::Scopes;
 use super::semantics::semantic_errors;
@@ -29,6 +30,7 @@ pub(crate) struct Module {
     line_starts: Vec<usize>,
     scopes: OnceLock<Scopes>,
     syntax_errors: OnceLock<Vec<Finding>>,
+    imports: OnceLock<Vec<Import>>,
 }
 
 /// From a place in the text to a place in the file that the text stands in.
@@ -58,6 +60,7 @@ impl Module {
             line_starts,
             scopes: OnceLock::new(),
             syntax_errors: OnceLock::new(),
+            imports: OnceLock::new(),
         }
     }
 
@@ -119,6 +122,11 @@ impl Module {
         let found =
             if self.is_valid() { unknown_names(self.statements(), self.defers_annotations()) } else { Vec::new() };
         Finding::first(found, |(range, message)| self.finding(Kind::Skyward, range, message))
+    }
+
+    /// What it imports, as far as that is certain.
+    pub(crate) fn imports(&self) -> &[Import] {
+        self.imports.get_or_init(|| if self.is_valid() { imports(self.statements()) } else { Vec::new() })
     }
 
     /// Whether no Python that may run it evaluates annotations.

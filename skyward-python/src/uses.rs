@@ -8,7 +8,7 @@ use ruff_python_ast::visitor::{
 use ruff_python_ast::{self as ast, ExceptHandler, Expr, Parameter, Pattern, Stmt, TypeParam};
 use ruff_text_size::{Ranged as _, TextRange};
 
-use super::branches::{handles, suppresses, walk_reached, walk_run_expr, walk_run_stmt};
+use super::branches::{walk_certain_stmt, walk_reached, walk_run_expr, walk_run_stmt};
 use super::exports::{Export, Exports, SKYWARD};
 use super::names::{list, nearest};
 use super::scopes::captured;
@@ -228,18 +228,8 @@ impl<'a> Visitor<'a> for Uses {
     }
 
     fn visit_stmt(&mut self, statement: &'a Stmt) {
-        match statement {
-            // What may fail here is expected to.
-            Stmt::Try(attempt) if handles(attempt, &ABSENCE) => {
-                attempt.handlers.iter().for_each(|handler| self.visit_except_handler(handler));
-                self.visit_body(&attempt.orelse);
-                self.visit_body(&attempt.finalbody);
-                return;
-            }
-            Stmt::With(with) if suppresses(&with.items) => return,
-            _ => self.check_import(statement),
-        }
-        walk_run_stmt(self, statement);
+        self.check_import(statement);
+        walk_certain_stmt(self, statement, &ABSENCE);
     }
 
     fn visit_expr(&mut self, expression: &'a Expr) {
