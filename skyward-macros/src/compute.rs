@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use proc_macro2::{Span, TokenStream};
 use skyward_python::names::is_keyword;
 use skyward_python::{Body as PythonBody, BodyEnd, Entry, File, Finding, Function, Kind, Literal, Payload};
-use syn::LitStr;
+use syn::{Ident, LitStr};
 
 use crate::args::Options;
 use crate::check::{check, generator, left_out, no_generator, passing};
 use crate::diagnostic::{Diagnostic, Errors, Place};
 use crate::expand::{self, Expected, Made, Source, Text, Unreturned};
 use crate::signature::{Body, Declaration, ResultShape, Signature};
+use crate::surroundings::is_associated;
 
 /// Expands a declaration. The output contains errors for all mistakes in it.
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
@@ -75,7 +76,19 @@ fn make(
             return Err(None);
         }
     };
+    if let Some(payload) = options.payload.as_ref().filter(|payload| is_associated(payload.span())) {
+        errors.at(payload.span(), in_impl(payload, &signature.name));
+        return Err(made.expected);
+    }
     Ok(expand::with_source(declaration, signature, options, &made))
+}
+
+/// The message for a type that cannot stand where its function does.
+fn in_impl(payload: &Ident, name: &Ident) -> String {
+    format!(
+        "`payload = {payload}` declares a type beside the function, and an `impl` block or a trait holds no such type\n\
+         declare the payload outside of it, or remove `payload`, and give the builder a call: `.payload_of(&Self::{name}(…))`"
+    )
 }
 
 fn from_files(options: &Options, python: &LitStr, signature: &Signature, errors: &mut Errors) -> Result<Made, Wrong> {

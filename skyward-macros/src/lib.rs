@@ -7,6 +7,7 @@ mod diagnostic;
 mod expand;
 mod fit;
 mod signature;
+mod surroundings;
 
 use proc_macro::TokenStream;
 
