@@ -198,6 +198,11 @@ impl Place {
         Self { path: path.into(), at: At::TextLine(number(line)) }
     }
 
+    /// The file, as messages name it.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
     /// The number of the line that messages show.
     pub(crate) fn number(&self) -> Option<u32> {
         match self.at {

@@ -34,6 +34,7 @@ mod bindings;
 mod body;
 mod branches;
 mod builtins;
+mod cache;
 #[cfg(test)]
 mod corpus;
 mod decorators;

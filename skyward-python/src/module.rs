@@ -30,6 +30,8 @@ pub(crate) struct Module {
     line_starts: Vec<usize>,
     scopes: OnceLock<Scopes>,
     syntax_errors: OnceLock<Vec<Finding>>,
+    unknown_names: OnceLock<Vec<Finding>>,
+    metadata_errors: OnceLock<Vec<Finding>>,
     imports: OnceLock<Vec<Import>>,
 }
 
@@ -60,6 +62,8 @@ impl Module {
             line_starts,
             scopes: OnceLock::new(),
             syntax_errors: OnceLock::new(),
+            unknown_names: OnceLock::new(),
+            metadata_errors: OnceLock::new(),
             imports: OnceLock::new(),
         }
     }
@@ -117,7 +121,11 @@ impl Module {
     }
 
     /// What it names of the package `skyward` that is not there.
-    pub(crate) fn unknown_names(&self) -> Vec<Finding> {
+    pub(crate) fn unknown_names(&self) -> &[Finding] {
+        self.unknown_names.get_or_init(|| self.find_unknown_names())
+    }
+
+    fn find_unknown_names(&self) -> Vec<Finding> {
         // A partial syntax tree would produce misleading messages.
         let found =
             if self.is_valid() { unknown_names(self.statements(), self.defers_annotations()) } else { Vec::new() };
@@ -135,7 +143,11 @@ impl Module {
     }
 
     /// What is wrong with its metadata.
-    pub(crate) fn metadata_errors(&self) -> Vec<Finding> {
+    pub(crate) fn metadata_errors(&self) -> &[Finding] {
+        self.metadata_errors.get_or_init(|| self.find_metadata_errors())
+    }
+
+    fn find_metadata_errors(&self) -> Vec<Finding> {
         Finding::first(metadata::check(&self.text), |(line, message)| {
             let place = self.line_place(line);
             let excerpt = excerpt::plain(place.number().unwrap_or_default(), self.line(line));

@@ -4,18 +4,20 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ruff_python_ast::{Stmt, StmtFunctionDef};
 use ruff_text_size::TextRange;
 
 use super::bindings::{Binding, Bindings};
+use super::cache::Kept;
 use super::decorators::{Modules, joins};
 use super::encoding::Decoded;
 use super::fields::{Shape, returned};
 use super::finding::{Finding, Kind, Place};
 use super::function::Function;
 use super::imports::{outside, unreachable};
-use super::module::{Lines, Module};
+use super::module::Module;
 use super::names::{list, nearest};
 use super::reading::{self, Text};
 use super::tree::deep;
@@ -36,7 +38,7 @@ pub struct Payload {
 
 /// A file of a payload.
 pub struct File {
-    pub(super) module: Module,
+    pub(super) module: Arc<Module>,
     source: String,
     is_verbatim: bool,
 }
@@ -78,7 +80,7 @@ impl Payload {
     ///
     /// If the file cannot be read, or is not in the encoding that it names, or else in UTF-8.
     pub fn read_file(at: &Path, path: &str) -> Result<Self, Finding> {
-        let text = reading::read_text(at, path)?;
+        let text = Kept::of(reading::read_text(at, path)?);
         let payload = Self::parse(vec![Text { text, source: path.to_owned(), path: path.to_owned() }], 0);
         Ok(Self { beside: at.parent().map(Path::to_owned), ..payload })
     }
@@ -86,17 +88,18 @@ impl Payload {
     /// The payload of one file with this text, which messages show as `path`.
     pub fn from_text(path: impl Into<String>, text: impl Into<String>) -> Self {
         let path = path.into();
-        let text = Decoded { text: text.into(), is_verbatim: true };
+        let text = Kept::of(Decoded { text: text.into(), is_verbatim: true });
         Self::parse(vec![Text { text, source: path.clone(), path }], 0)
     }
 
     /// The metadata of the main file says which Python all of them are for.
     fn parse(texts: Vec<Text>, main: usize) -> Self {
         let Text { text, path, .. } = &texts[main];
-        let target = Target::of(&text.text, |line| format!("{path}:{line}"));
-        let parse = |Text { text: Decoded { text, is_verbatim }, path, source }| {
-            let module = Module::parse(path, text, Lines::Own, target.clone());
-            File { module, source, is_verbatim }
+        let target = Target::of(&text.decoded().text, |line| format!("{path}:{line}"));
+        let parse = |Text { text, path, source }: Text| File {
+            is_verbatim: text.decoded().is_verbatim,
+            module: text.module(path, &target),
+            source,
         };
         Self { files: texts.into_iter().map(parse).collect(), main, beside: None }
     }
@@ -120,11 +123,11 @@ impl Payload {
         for File { module, .. } in &self.files {
             deep(|| {
                 found.extend_from_slice(module.syntax_errors());
-                found.extend(module.unknown_names());
+                found.extend_from_slice(module.unknown_names());
                 found.extend(self.lost_imports(module));
             });
         }
-        found.extend(self.main().module.metadata_errors());
+        found.extend_from_slice(self.main().module.metadata_errors());
         found
     }
 
@@ -185,7 +188,7 @@ impl Payload {
     /// The fields of the class that the annotation of a function's result names; `None` if it names
     /// no class of the payload whose fields are certain.
     pub fn returned(&self, function: &Function) -> Option<Shape> {
-        deep(|| returned(self.files.iter().map(|file| &file.module), function))
+        deep(|| returned(self.files.iter().map(|file| &*file.module), function))
     }
 
     fn no_function(&self, name: &str, file: usize, what: &str, at: TextRange) -> Finding {

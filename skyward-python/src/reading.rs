@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
+use super::cache::{Kept, kept};
 use super::encoding::{Decoded, decode};
 use super::finding::{Finding, Kind, Place};
 use super::names::{list, nearest};
 
 /// A file that is not parsed yet.
 pub(super) struct Text {
-    pub(super) text: Decoded,
+    pub(super) text: Arc<Kept>,
     /// The path that tracebacks show.
     pub(super) path: String,
     /// The path that it was read from.
@@ -29,7 +31,7 @@ pub(super) fn read(root: &Path, python: &str, main: Option<&str>) -> Found<(Vec<
         let message = format!("`main` picks a file of a folder, and `{python}` is a file: remove `main`");
         return Err(Finding::new(Kind::Main, Place::file(python), message));
     }
-    Ok((vec![Text { text: read_text(&at, python)?, path: shown(python), source: slashes(python) }], 0))
+    Ok((vec![Text { text: kept(&at, python)?, path: shown(python), source: slashes(python) }], 0))
 }
 
 fn read_folder(at: &Path, python: &str, main: Option<&str>) -> Found<(Vec<Text>, usize)> {
@@ -46,7 +48,7 @@ fn read_folder(at: &Path, python: &str, main: Option<&str>) -> Found<(Vec<Text>,
     let mut texts = Vec::new();
     for path in &paths {
         let source = format!("{written}/{path}");
-        let text = read_text(&at.join(path), &source)?;
+        let text = kept(&at.join(path), &source)?;
         texts.push(Text { text, path: format!("{name}/{path}"), source });
     }
     Ok((texts, main))
