@@ -30,8 +30,9 @@ pub(super) fn imports(statements: &[Stmt]) -> Vec<Import> {
 }
 
 /// The imports of a payload's only file that fail: relative ones, because it is in no package, and
-/// those of what lies beside the file, if `folder`, where it lies, is known.
-pub(super) fn unreachable(module: &Module, folder: Option<&Path>) -> Vec<Finding> {
+/// those of what lies beside the file, if `folder`, where it lies, is known. `source` is the path that a
+/// declaration writes.
+pub(super) fn unreachable(module: &Module, source: &str, folder: Option<&Path>) -> Vec<Finding> {
     let own = stem(&module.path);
     let declared = dependencies(&module.text);
     let is_beside = |name: &str| {
@@ -55,7 +56,7 @@ pub(super) fn unreachable(module: &Module, folder: Option<&Path>) -> Vec<Finding
     });
     Finding::first(found, |(import, message, otherwise)| {
         let found = module.finding(Kind::Import, import.range, message);
-        found.with_help(format!("{}{otherwise}", name_the_folder(&module.path)))
+        found.with_help(format!("{}{otherwise}", name_the_folder(source)))
     })
 }
 
@@ -74,13 +75,19 @@ pub(super) fn outside(module: &Module) -> Vec<Finding> {
 /// What to do about a file that needs others.
 fn name_the_folder(path: &str) -> String {
     match path.rsplit_once('/') {
-        Some((folder, file)) => format!("name the folder: `python = \"{folder}\", main = \"{file}\"`"),
-        None => format!("put the files into a folder, and name the folder: `python = \"…\", main = \"{path}\"`"),
+        Some((folder, file)) if !folder.ends_with("..") => {
+            format!("name the folder: `python = \"{folder}\", main = \"{file}\"`")
+        }
+        _ => format!("put the files into a folder, and name the folder: `python = \"…\", main = \"{}\"`", last(path)),
     }
 }
 
+fn last(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
 fn stem(path: &str) -> &str {
-    let file = path.rsplit('/').next().unwrap_or(path);
+    let file = last(path);
     file.strip_suffix(".py").unwrap_or(file)
 }
 
@@ -124,7 +131,7 @@ mod tests {
 
     fn messages(text: &str) -> Vec<String> {
         let module = Module::parse("jobs/train.py", text, Lines::Own, Target::oldest());
-        unreachable(&module, None).iter().map(ToString::to_string).collect()
+        unreachable(&module, "jobs/train.py", None).iter().map(ToString::to_string).collect()
     }
 
     #[test]

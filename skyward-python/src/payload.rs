@@ -120,20 +120,20 @@ impl Payload {
     /// metadata of the main file. This and each other check reports at most 100 findings of a file, and then how many more there are.
     pub fn findings(&self) -> Vec<Finding> {
         let mut found = Vec::new();
-        for File { module, .. } in &self.files {
+        for file @ File { module, .. } in &self.files {
             deep(|| {
                 found.extend_from_slice(module.syntax_errors());
                 found.extend_from_slice(module.unknown_names());
-                found.extend(self.lost_imports(module));
+                found.extend(self.lost_imports(file));
             });
         }
         found.extend_from_slice(self.main().module.metadata_errors());
         found
     }
 
-    fn lost_imports(&self, module: &Module) -> Vec<Finding> {
+    fn lost_imports(&self, File { module, source, .. }: &File) -> Vec<Finding> {
         match (&*self.files, &self.beside) {
-            ([_], beside) => unreachable(module, beside.as_deref()),
+            ([_], beside) => unreachable(module, source, beside.as_deref()),
             _ => outside(module),
         }
     }
