@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use proc_macro2::{Span, TokenStream};
 use skyward_python::names::is_keyword;
 use skyward_python::{Body as PythonBody, BodyEnd, Entry, File, Finding, Function, Kind, Literal, Payload};
-use syn::LitStr;
+use syn::{Ident, LitStr};
 
 use crate::args::Options;
 use crate::check::{check, generator, left_out, no_generator, passing};
-use crate::diagnostic::{Diagnostic, Errors, Place};
+use crate::diagnostic::{Diagnostic, Errors, Place, is_told_by};
 use crate::expand::{self, Expected, Made, Source, Text, Unreturned};
 use crate::signature::{Body, Declaration, ResultShape, Signature};
+use crate::surroundings::is_associated;
 
 /// Expands a declaration. The output contains errors for all mistakes in it.
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
@@ -75,7 +76,19 @@ fn make(
             return Err(None);
         }
     };
+    if let Some(payload) = options.payload.as_ref().filter(|payload| is_associated(payload.span())) {
+        errors.at(payload.span(), in_impl(payload, &signature.name));
+        return Err(made.expected);
+    }
     Ok(expand::with_source(declaration, signature, options, &made))
+}
+
+/// The message for a type that cannot stand where its function does.
+fn in_impl(payload: &Ident, name: &Ident) -> String {
+    format!(
+        "`payload = {payload}` declares a type beside the function, and an `impl` block or a trait holds no such type\n\
+         declare the payload outside of it, or remove `payload`, and give the builder a call: `.payload_of(&Self::{name}(…))`"
+    )
 }
 
 fn from_files(options: &Options, python: &LitStr, signature: &Signature, errors: &mut Errors) -> Result<Made, Wrong> {
@@ -90,13 +103,17 @@ fn from_files(options: &Options, python: &LitStr, signature: &Signature, errors:
         return Err(None);
     };
     let main = options.main.as_ref().map(LitStr::value);
+    let declaration = format!("{} {}", python.span().file(), signature.name);
     let payload = Payload::read(&root, &python.value(), main.as_deref()).map_err(|found| {
-        report(vec![found.into()]);
+        if found.kind() != Kind::Encoding || is_told_by(&declaration, &found) {
+            report(vec![found.into()]);
+        }
         None
     })?;
     let broken = payload.findings();
     let is_broken = !broken.is_empty();
-    report(broken.into_iter().map(Diagnostic::from).collect());
+    let broken = broken.into_iter().filter(|found| is_told_by(&declaration, found));
+    report(broken.map(Diagnostic::from).collect());
     let entry = options.entry.as_ref().map_or_else(|| python_name(signature), LitStr::value);
     let unchecked = options.unchecked.is_some();
     let (function, joins) = match payload.entry(&entry, unchecked) {
@@ -120,7 +137,11 @@ fn from_files(options: &Options, python: &LitStr, signature: &Signature, errors:
     if is_broken || !fits {
         return Err(expected);
     }
-    let text = |file: &File| (file.path().to_owned(), Text::File(file.source_path().to_owned()));
+    let text = |file: &File| {
+        let source = file.source_path().to_owned();
+        let text = if file.is_verbatim() { Text::File(source) } else { Text::Decoded(file.text().to_owned(), source) };
+        (file.path().to_owned(), text)
+    };
     let source = Source {
         entry,
         joins,
@@ -189,7 +210,8 @@ fn from_body(options: &Options, body: &LitStr, signature: &Signature, errors: &m
 fn expected(signature: &Signature, function: &Function) -> Option<Expected> {
     let streams = function.first_yield.is_some();
     let (message, advice) = if streams { generator(function) } else { no_generator(function) };
-    let is_open = signature.result == ResultShape::Unknown && !(streams && function.is_async);
+    let is_known = streams || !function.may_return_iterator;
+    let is_open = signature.result == ResultShape::Unknown && is_known && !(streams && function.is_async);
     is_open.then_some(Expected { streams, message, advice })
 }
 

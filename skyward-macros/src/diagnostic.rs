@@ -1,5 +1,8 @@
 //! What is wrong with a declaration, and at which part of it.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
 use proc_macro2::Span;
 use skyward_python::{Finding, Kind};
 
@@ -32,6 +35,19 @@ pub(crate) struct Diagnostic {
 /// Errors so far, all of which the compiler shows.
 #[derive(Debug, Default)]
 pub(crate) struct Errors(Option<syn::Error>);
+
+/// Whether a declaration shows what is wrong with a file that others may share: the first one does,
+/// each time that it is expanded, and the errors of this one end the build.
+pub(crate) fn is_told_by(declaration: &str, finding: &Finding) -> bool {
+    let crate_name = std::env::var("CARGO_CRATE_NAME").unwrap_or_default();
+    let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    let by = told.entry((crate_name, root, finding.to_string())).or_insert_with(|| declaration.to_owned());
+    by == declaration
+}
+
+/// By crate and finding, the declaration that shows it.
+static TOLD: Mutex<BTreeMap<(String, String, String), String>> = Mutex::new(BTreeMap::new());
 
 impl Diagnostic {
     pub(crate) fn new(place: Place, message: impl Into<String>) -> Self {
@@ -70,5 +86,20 @@ impl From<Finding> for Diagnostic {
             _ => Place::Source,
         };
         Self::new(place, finding.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_declaration_tells_what_is_wrong_with_a_file() {
+        let found = skyward_python::Payload::from_text("told.py", "x = = 1\ny = = 2\n").findings();
+        let [first, second, ..] = &*found else { panic!("{found:?}") };
+        assert!(is_told_by("src/a.rs f", first));
+        assert!(!is_told_by("src/a.rs g", first) && !is_told_by("src/b.rs f", first));
+        assert!(is_told_by("src/a.rs f", first), "an editor expands it again");
+        assert!(is_told_by("src/a.rs g", second), "each finding is told");
     }
 }

@@ -1,6 +1,6 @@
 //! From a checked declaration to Rust.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens as _, quote, quote_spanned};
 use skyward_python::{Class, Shape};
 use syn::ext::IdentExt as _;
@@ -29,6 +29,8 @@ pub(crate) enum Text {
     Inline(String),
     /// The text is in the file of this path, relative to the manifest.
     File(String),
+    /// The macro has the text of a file with a byte order mark or another encoding than UTF-8.
+    Decoded(String, String),
 }
 
 /// What the Python function returns. The compiler compares it with the result type, which may be an
@@ -66,8 +68,8 @@ pub(crate) fn with_source(
     made: &Made,
 ) -> TokenStream {
     let Options { facade, payload, .. } = options;
-    // A user's argument may have any name.
-    let args = Ident::new("args", Span::mixed_site());
+    // A user's argument may have any name, and a pattern would mean a constant of its own name.
+    let args = Ident::new("__skyward_args", Span::mixed_site());
     let arguments = signature.arguments.iter().zip(&made.passing);
     let passed = arguments.map(|(argument, passing)| pass(argument, *passing, &args, facade));
     let output = &signature.output;
@@ -76,7 +78,7 @@ pub(crate) fn with_source(
     let source = source(&made.source, facade);
     let known = match payload {
         Some(payload) => quote_spanned!(span=> <#payload as #private::ComputeFn>::source()),
-        None => quote!({ #source SOURCE.get() }),
+        None => quote!({ #source __SKYWARD_SOURCE.get() }),
     };
     let call = quote_spanned!(span=> #private::PendingCompute::new(#known, #args));
     let expected = made.expected.as_ref().map(|expected| compare(expected, signature, facade));
@@ -90,7 +92,7 @@ pub(crate) fn with_source(
         #(#passed)*
         #call
     };
-    let function = function(declaration, signature, facade, &TokenStream::new(), &body);
+    let function = function(declaration, signature, facade, &body);
     // The static cannot name a type parameter of the function.
     let returned = made.source.returned.as_ref().filter(|_| declaration.signature.generics.params.is_empty());
     let check = returned.map(|shape| check(&made.source.entry, shape, output, &quote!(#facade::__private)));
@@ -102,15 +104,24 @@ pub(crate) fn with_source(
 fn source(source: &Source, facade: &Path) -> TokenStream {
     let Source { entry, joins, main, first_line, files, .. } = source;
     let joining = joins.map(|framework| quote!(.joining(#framework)));
+    let at = |file: &str| {
+        let file = format!("/{file}");
+        quote!(::core::concat!(::core::env!("CARGO_MANIFEST_DIR"), #file))
+    };
     let files = files.iter().map(|(path, text)| match text {
         Text::Inline(text) => quote!((#path, #text)),
         Text::File(file) => {
-            let file = format!("/{file}");
-            quote!((#path, ::core::include_str!(::core::concat!(::core::env!("CARGO_MANIFEST_DIR"), #file))))
+            let at = at(file);
+            quote!((#path, ::core::include_str!(#at)))
+        }
+        // A change to the file compiles the crate anew.
+        Text::Decoded(text, file) => {
+            let at = at(file);
+            quote!((#path, { const _: &[u8] = ::core::include_bytes!(#at); #text }))
         }
     });
     quote! {
-        static SOURCE: #facade::__private::StaticSource =
+        static __SKYWARD_SOURCE: #facade::__private::StaticSource =
             #facade::__private::StaticSource::new(#entry, #main, #first_line, &[#(#files),*])#joining;
     }
 }
@@ -127,11 +138,13 @@ fn stand_in(
     let visibility = &declaration.visibility;
     let conditions: Vec<_> = declaration.attributes.iter().filter(|attribute| is_condition(attribute)).collect();
     let documentation = format!("Stands for the payload of `{}`.", signature.name.unraw());
+    // No `allow` for a type that only a builder names, which a `forbid` of the user's would refuse:
+    // lints pass over items of another crate's macro, which an item is by its spans.
+    let (visibility, name) = (generated(visibility), generated(payload));
     quote! {
         #(#conditions)*
         #[doc = #documentation]
-        #[allow(missing_debug_implementations, unreachable_pub, dead_code)]
-        #visibility enum #payload {}
+        #visibility enum #name {}
 
         #(#conditions)*
         const _: () = {
@@ -139,10 +152,16 @@ fn stand_in(
 
             impl #facade::__private::ComputeFn for #payload {
                 fn source() -> #facade::__private::Arc<#facade::__private::Source> {
-                    SOURCE.get()
+                    __SKYWARD_SOURCE.get()
                 }
 
                 #check
+            }
+
+            impl ::core::fmt::Debug for #payload {
+                fn fmt(&self, _: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                    match *self {}
+                }
             }
         };
     }
@@ -186,7 +205,6 @@ fn compare_type(
                 fn is_declared(&self) {}
             }
             #(impl #name for #facade::__private::#allowed {})*
-            #[allow(unused_imports, reason = "of a stream it is known without it")]
             use #facade::__private::DeclaredWhole as _;
             #name::is_declared(#declared);
         }
@@ -201,13 +219,13 @@ fn literally(text: &str) -> String {
 /// The function around a Rust body that puts a payload together.
 pub(crate) fn with_rust(declaration: &Declaration, signature: &Signature, facade: &Path, block: &Block) -> TokenStream {
     let output = &declaration.signature.output;
-    let build = Ident::new("build", Span::mixed_site());
+    let build = Ident::new("__skyward_built", Span::mixed_site());
     let body = quote! {
-        #[allow(clippy::redundant_closure_call, reason = "`return` in the body ends the body")]
-        let #build = (move || #output #block)();
+        // `return` in the body ends the body.
+        let #build = ::core::convert::identity(move || #output #block)();
         ::core::convert::Into::into(#build)
     };
-    function(declaration, signature, facade, &TokenStream::new(), &body)
+    function(declaration, signature, facade, &body)
 }
 
 /// The function without a source, for a wrong declaration, so that its callers get no further
@@ -218,18 +236,13 @@ pub(crate) fn without_source(
     facade: &Path,
     expected: Option<&Expected>,
 ) -> TokenStream {
-    let quiet = quote!(#[allow(unused, clippy::all)]);
     let expected = expected.map(|expected| compare(expected, signature, facade));
-    function(declaration, signature, facade, &quiet, &quote!(#expected ::core::unreachable!()))
+    let used =
+        signature.arguments.iter().map(|Argument { ident, conditions, .. }| quote!(#(#conditions)* let _ = &#ident;));
+    function(declaration, signature, facade, &quote!(#(#used)* #expected ::core::unreachable!()))
 }
 
-fn function(
-    declaration: &Declaration,
-    signature: &Signature,
-    facade: &Path,
-    lints: &TokenStream,
-    body: &TokenStream,
-) -> TokenStream {
+fn function(declaration: &Declaration, signature: &Signature, facade: &Path, body: &TokenStream) -> TokenStream {
     let Declaration { attributes, visibility, signature: written, .. } = declaration;
     let syn::Signature { ident, generics, inputs, .. } = written;
     let (generics, where_clause) = (&generics.params, &generics.where_clause);
@@ -237,11 +250,13 @@ fn function(
     let output = &signature.output;
     let span = output.span();
     let result = quote_spanned!(span=> #facade::__private::PendingCompute<#output>);
+    // Only where it is needed: a `forbid` of the user's refuses it.
+    let many = (inputs.len() > MOST_ARGUMENTS)
+        .then(|| quote!(#[allow(clippy::too_many_arguments, reason = "they are those of the Python function")]));
     // Before the user's attributes, which can override it.
     quote! {
-        #[allow(clippy::too_many_arguments, reason = "they are those of the Python function")]
+        #many
         #(#attributes)*
-        #lints
         #visibility fn #ident #generics (#inputs) -> #result #where_clause {
             #body
         }
@@ -253,8 +268,8 @@ fn check(entry: &str, shape: &Shape, output: &Type, private: &TokenStream) -> To
     let shape = constant(shape, private);
     quote! {
         fn check() -> #private::Result<()> {
-            const SHAPE: #private::Shape = #shape;
-            <#output as #private::Output>::check_shape(#entry, SHAPE)
+            const __SKYWARD_SHAPE: #private::Shape = #shape;
+            <#output as #private::Output>::check_shape(#entry, __SKYWARD_SHAPE)
         }
     }
 }
@@ -286,7 +301,7 @@ fn pass(argument: &Argument, passing: Passing, args: &Ident, facade: &Path) -> T
     let Argument { ident, name, ty, shape, conditions } = argument;
     let span = generated_at(ty.span());
     let private = private_at(facade, span);
-    let value = Ident::new("value", Span::mixed_site());
+    let value = Ident::new("__skyward_value", Span::mixed_site());
     let with = |value: TokenStream| match (shape.bytes, shape.borrowed) {
         (true, _) => quote_spanned!(span=> #private::Args::with_bytes(#args, #name, #value)),
         (_, true) => quote_spanned!(span=> #private::Args::with_borrowed(#args, #name, &#value)),
@@ -327,6 +342,18 @@ fn generated_at(span: Span) -> Span {
     Span::mixed_site().located_at(span)
 }
 
+/// The tokens where they are, as generated code.
+fn generated(tokens: &impl quote::ToTokens) -> TokenStream {
+    let moved = tokens.to_token_stream().into_iter().map(|mut token| {
+        if let TokenTree::Group(group) = &token {
+            token = Group::new(group.delimiter(), generated(&group.stream())).into();
+        }
+        token.set_span(generated_at(token.span()));
+        token
+    });
+    moved.collect()
+}
+
 /// The path of what the macro's output names, in messages at another place.
 fn private_at(facade: &Path, span: Span) -> TokenStream {
     let moved = facade.to_token_stream().into_iter().map(|mut token| {
@@ -341,3 +368,6 @@ fn private_at(facade: &Path, span: Span) -> TokenStream {
 fn is_condition(attribute: &Attribute) -> bool {
     attribute.path().is_ident("cfg")
 }
+
+/// Arguments of a function that clippy allows by default.
+const MOST_ARGUMENTS: usize = 7;

@@ -7,6 +7,7 @@ mod diagnostic;
 mod expand;
 mod fit;
 mod signature;
+mod surroundings;
 
 use proc_macro::TokenStream;
 
@@ -53,11 +54,14 @@ use proc_macro::TokenStream;
 ///   for 3.10.
 /// * The entry exists, and the arguments fit its parameters by name, and by type where both types
 ///   are plain.
-/// * Generators are declared as streams, and only generators are.
+/// * Generators are declared as streams, and a stream is of a function that yields, or that may return
+///   an iterator.
+/// * A payload of one file imports nothing by a relative name, and no file that lies beside it.
 /// * A body uses only names that are defined.
 /// * The metadata (PEP 723) of the main file is well-formed.
 /// * Names of the package `skyward` exist, and its functions take the keywords that they get, where
-///   the payload imports the package plainly.
+///   the payload imports the package plainly. Code that no worker runs is not checked, such as what
+///   stands below `if __name__ == "__main__":`.
 ///
 /// The checks need no Python interpreter.
 #[proc_macro_attribute]

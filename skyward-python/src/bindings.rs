@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ruff_python_ast::visitor::{Visitor, walk_stmt};
-use ruff_python_ast::{Expr, Stmt, StmtFunctionDef};
+use ruff_python_ast::visitor::{Visitor, walk_pattern};
+use ruff_python_ast::{Expr, ExprContext, Pattern, Stmt, StmtFunctionDef};
 use ruff_text_size::{Ranged as _, TextRange};
 
-use super::branches::{Truth, branches};
+use super::branches::{walk_reached, walk_run_expr, walk_run_stmt};
 use super::module::Module;
+use super::scopes::captured;
 
 /// The names of a module's top level. `if`, `try` and `with` open no scope.
 pub(crate) struct Bindings<'a> {
@@ -56,8 +57,13 @@ struct Bound<'a> {
 
 impl<'a> Bindings<'a> {
     pub(crate) fn of(module: &'a Module) -> Self {
-        let mut reader =
-            Reader { names: BTreeMap::new(), stars: Vec::new(), functions: Vec::new(), seen: BTreeSet::new() };
+        let mut reader = Reader {
+            names: BTreeMap::new(),
+            stars: Vec::new(),
+            functions: Vec::new(),
+            seen: BTreeSet::new(),
+            comprehensions: 0,
+        };
         reader.visit_body(module.statements());
         let Reader { names, stars, functions, .. } = reader;
         Self { module, names, stars, functions }
@@ -90,18 +96,23 @@ struct Reader<'a> {
     stars: Vec<Star<'a>>,
     functions: Vec<&'a str>,
     seen: BTreeSet<&'a str>,
+    /// Comprehensions around the expression, whose targets are their own.
+    comprehensions: usize,
 }
 
 impl<'a> Reader<'a> {
     fn bind(&mut self, name: &'a str, binding: Binding<'a>) {
         self.names.insert(name, Bound { binding, stars: self.stars.len() });
     }
+
+    fn bind_other(&mut self, name: &'a str, at: TextRange) {
+        self.bind(name, Binding::Other { what: "assigned", at });
+    }
 }
 
 impl<'a> Visitor<'a> for Reader<'a> {
     fn visit_stmt(&mut self, statement: &'a Stmt) {
         let at = statement.range();
-        let assigned = Binding::Other { what: "assigned", at };
         match statement {
             Stmt::FunctionDef(function) => {
                 let name = function.name.as_str();
@@ -111,18 +122,6 @@ impl<'a> Visitor<'a> for Reader<'a> {
                 self.bind(name, Binding::Function(function));
             }
             Stmt::ClassDef(class) => self.bind(class.name.as_str(), Binding::Other { what: "a class", at }),
-            Stmt::Assign(assign) => {
-                for target in &assign.targets {
-                    if let Expr::Name(name) = target {
-                        self.bind(name.id.as_str(), assigned);
-                    }
-                }
-            }
-            Stmt::AnnAssign(assign) if assign.value.is_some() => {
-                if let Expr::Name(name) = &*assign.target {
-                    self.bind(name.id.as_str(), assigned);
-                }
-            }
             Stmt::Import(import) => {
                 for alias in &import.names {
                     let path = alias.name.as_str();
@@ -145,16 +144,45 @@ impl<'a> Visitor<'a> for Reader<'a> {
                     }
                 }
             }
+            // It binds nothing, and its annotation does not either.
+            Stmt::AnnAssign(assign) if assign.value.is_none() => {}
             // Not what stands below `if __name__ == "__main__":`, which a worker does not run.
-            Stmt::If(inner) => {
-                let taken = branches(inner).filter(|(_, truth)| *truth != Truth::Never);
-                taken.for_each(|(body, _)| self.visit_body(body));
-            }
-            _ => walk_stmt(self, statement),
+            _ => walk_run_stmt(self, statement),
         }
     }
 
-    fn visit_expr(&mut self, _: &'a Expr) {}
+    fn visit_body(&mut self, body: &'a [Stmt]) {
+        walk_reached(self, body);
+    }
+
+    /// Binds the names of all targets: of assignments in any shape, loops, `with` and `:=`.
+    fn visit_expr(&mut self, expression: &'a Expr) {
+        match expression {
+            Expr::Name(name) if name.ctx == ExprContext::Store && self.comprehensions == 0 => {
+                self.bind_other(name.id.as_str(), name.range());
+            }
+            Expr::Named(named) => {
+                if let Expr::Name(name) = &*named.target {
+                    self.bind_other(name.id.as_str(), name.range());
+                }
+                self.visit_expr(&named.value);
+            }
+            Expr::Lambda(_) => {}
+            Expr::ListComp(_) | Expr::SetComp(_) | Expr::DictComp(_) | Expr::Generator(_) => {
+                self.comprehensions += 1;
+                walk_run_expr(self, expression);
+                self.comprehensions -= 1;
+            }
+            _ => walk_run_expr(self, expression),
+        }
+    }
+
+    fn visit_pattern(&mut self, pattern: &'a Pattern) {
+        if let Some(name) = captured(pattern) {
+            self.bind_other(name.as_str(), name.range());
+        }
+        walk_pattern(self, pattern);
+    }
 }
 
 #[cfg(test)]
@@ -185,6 +213,32 @@ mod tests {
         assert!(matches!(bindings.find("k"), Some(Binding::Other { what: "assigned", .. })));
         assert!(bindings.find("inner").is_none());
         assert_eq!(bindings.function_names(), ["f", "g"]);
+    }
+
+    #[test]
+    fn every_target_is_bound() {
+        for text in [
+            "f, g = make()\n",
+            "[g, (h, *f)] = make()\n",
+            "f: Callable = make()\n",
+            "x = f = make()\n",
+            "for f in made: pass\n",
+            "with made as (f, g): pass\n",
+            "if (f := make()): pass\n",
+            "x = [y for y in z if (f := y)]\n",
+            "match made:\n    case {'f': f}: pass\n",
+            "try:\n    f, = make()\nfinally:\n    pass\n",
+            "type f = int\n",
+        ] {
+            let module = Module::parse("a.py", text, Lines::Own, Target::oldest());
+            assert!(matches!(module.bindings().find("f"), Some(Binding::Other { what: "assigned", .. })), "{text}");
+        }
+        for text in
+            ["f: Callable\n", "x = [f for f in y]\n", "x = lambda: (f := 1)\n", "f.g = f[0] = 1\n", "if 0: f, g = 1\n"]
+        {
+            let module = Module::parse("a.py", text, Lines::Own, Target::oldest());
+            assert!(module.bindings().find("f").is_none(), "{text}");
+        }
     }
 
     #[test]

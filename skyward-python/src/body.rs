@@ -109,8 +109,8 @@ impl Body {
         let parameters: Vec<&str> = self.parameters.iter().map(String::as_str).collect();
         let mut found = self.module.syntax_errors().to_vec();
         found.extend(self.module.undefined_names(Some(&parameters)));
-        found.extend(self.module.unknown_names());
-        found.extend(self.module.metadata_errors());
+        found.extend_from_slice(self.module.unknown_names());
+        found.extend_from_slice(self.module.metadata_errors());
         found
     }
 

@@ -1,7 +1,8 @@
-//! Branches that a payload never takes, may not take, or in which it expects to fail.
+//! Which code a worker may run: branches that it never takes, may not take, or in which it expects
+//! to fail. All checks ask here, so that one of them does not refuse what another passes over.
 
-use ruff_python_ast::visitor::{Visitor, walk_expr};
-use ruff_python_ast::{CmpOp, ElifElseClause, ExceptHandler, Expr, Stmt, StmtIf, StmtTry, WithItem};
+use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
+use ruff_python_ast::{BoolOp, CmpOp, ElifElseClause, ExceptHandler, Expr, Stmt, StmtIf, StmtTry, UnaryOp, WithItem};
 
 /// What a condition is on a worker, as far as it is plain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,37 +15,62 @@ pub(super) enum Truth {
     Unknown,
 }
 
+impl Truth {
+    fn plain(value: bool) -> Self {
+        if value { Self::Always } else { Self::Never }
+    }
+
+    /// What the negation of the condition is.
+    pub(super) fn negated(self) -> Self {
+        match self {
+            Self::Never => Self::Always,
+            Self::Always => Self::Never,
+            open => open,
+        }
+    }
+
+    /// Whether the operands behind one of this truth are never evaluated.
+    pub(super) fn decides(self, operator: BoolOp) -> bool {
+        self == Self::plain(operator == BoolOp::Or)
+    }
+}
+
 /// What a condition is: a payload's file is imported, so its `__name__` is not `"__main__"`.
 pub(super) fn truth(test: &Expr) -> Truth {
-    match test {
-        Expr::BooleanLiteral(literal) => {
-            if literal.value {
-                Truth::Always
-            } else {
-                Truth::Never
-            }
-        }
+    let plain = match test {
+        Expr::BooleanLiteral(literal) => Truth::plain(literal.value),
         Expr::NoneLiteral(_) => Truth::Never,
-        Expr::NumberLiteral(number) if number.value.as_int().is_some_and(|int| *int == 0) => Truth::Never,
+        Expr::NumberLiteral(number) => number.value.as_int().map_or(Truth::Unknown, |int| Truth::plain(*int != 0)),
         Expr::Name(name) if name.id.as_str() == TYPE_CHECKING => Truth::Never,
         Expr::Attribute(attribute) if attribute.attr.as_str() == TYPE_CHECKING => Truth::Never,
-        Expr::Compare(compare) if is_main(&compare.left, &compare.comparators) => match *compare.ops {
-            [CmpOp::Eq] => Truth::Never,
-            [CmpOp::NotEq] => Truth::Always,
+        Expr::Compare(compare) => match (&*compare.ops, &*compare.comparators) {
+            ([operator], [right]) => asks_for_main(&compare.left, *operator, right),
             _ => Truth::Unknown,
         },
-        Expr::BoolOp(operation)
-            if operation.op.is_and() && operation.values.iter().any(|it| truth(it) == Truth::Never) =>
-        {
-            Truth::Never
+        Expr::UnaryOp(negation) if negation.op == UnaryOp::Not => truth(&negation.operand).negated(),
+        Expr::BoolOp(operation) => {
+            let decided = Truth::plain(operation.op == BoolOp::Or);
+            let mut values = operation.values.iter().map(truth);
+            if values.clone().any(|value| value == decided) {
+                decided
+            } else if values.all(|value| value == decided.negated()) {
+                decided.negated()
+            } else {
+                Truth::Unknown
+            }
         }
-        _ if asks_for_version(test) => Truth::Version,
         _ => Truth::Unknown,
-    }
+    };
+    if plain == Truth::Unknown && asks_for_version(test) { Truth::Version } else { plain }
 }
 
 /// The bodies of an `if`, each with whether a worker may run it.
 pub(super) fn branches(statement: &StmtIf) -> impl Iterator<Item = (&[Stmt], Truth)> {
+    clauses(statement).map(|(_, body, taken)| (body, taken))
+}
+
+/// The conditions and bodies of an `if`, each with whether a worker may run the body.
+fn clauses(statement: &StmtIf) -> impl Iterator<Item = (Option<&Expr>, &[Stmt], Truth)> {
     let clauses = statement.elif_else_clauses.iter();
     let written = std::iter::once((Some(&*statement.test), &*statement.body))
         .chain(clauses.map(|ElifElseClause { test, body, .. }| (test.as_ref(), &**body)));
@@ -59,8 +85,96 @@ pub(super) fn branches(statement: &StmtIf) -> impl Iterator<Item = (&[Stmt], Tru
         if before != Truth::Always && matches!(own, Truth::Always | Truth::Version) {
             before = own;
         }
-        (body, taken)
+        (test, body, taken)
     })
+}
+
+/// The statements of a body that a worker may reach: not those behind a `return`.
+pub(super) fn reached(body: &[Stmt]) -> &[Stmt] {
+    let last = body.iter().position(ends).unwrap_or(body.len());
+    &body[..body.len().min(last + 1)]
+}
+
+/// Visits the statements of a body that a worker may reach.
+pub(super) fn walk_reached<'a, V: Visitor<'a>>(visitor: &mut V, body: &'a [Stmt]) {
+    reached(body).iter().for_each(|statement| visitor.visit_stmt(statement));
+}
+
+/// Visits what a statement holds and a worker may run.
+pub(super) fn walk_run_stmt<'a, V: Visitor<'a>>(visitor: &mut V, statement: &'a Stmt) {
+    match statement {
+        Stmt::If(inner) => {
+            for (test, body, taken) in clauses(inner) {
+                test.into_iter().for_each(|test| visitor.visit_expr(test));
+                if taken != Truth::Never {
+                    visitor.visit_body(body);
+                }
+                if taken == Truth::Always {
+                    break;
+                }
+            }
+        }
+        Stmt::While(inner) if truth(&inner.test) == Truth::Never => {
+            visitor.visit_expr(&inner.test);
+            visitor.visit_body(&inner.orelse);
+        }
+        _ => walk_stmt(visitor, statement),
+    }
+}
+
+/// As [`walk_run_stmt`], but for what may raise one of these exceptions because the code around it
+/// expects that.
+pub(super) fn walk_certain_stmt<'a, V: Visitor<'a>>(visitor: &mut V, statement: &'a Stmt, exceptions: &[&str]) {
+    match statement {
+        Stmt::Try(attempt) if handles(attempt, exceptions) => {
+            attempt.handlers.iter().for_each(|handler| visitor.visit_except_handler(handler));
+            visitor.visit_body(&attempt.orelse);
+            visitor.visit_body(&attempt.finalbody);
+        }
+        Stmt::With(with) if suppresses(&with.items) => {}
+        _ => walk_run_stmt(visitor, statement),
+    }
+}
+
+/// Visits what an expression holds and a worker may run.
+pub(super) fn walk_run_expr<'a, V: Visitor<'a>>(visitor: &mut V, expression: &'a Expr) {
+    match expression {
+        Expr::If(choice) => {
+            visitor.visit_expr(&choice.test);
+            let taken = truth(&choice.test);
+            if taken != Truth::Never {
+                visitor.visit_expr(&choice.body);
+            }
+            if taken != Truth::Always {
+                visitor.visit_expr(&choice.orelse);
+            }
+        }
+        Expr::BoolOp(operation) => {
+            for value in &operation.values {
+                visitor.visit_expr(value);
+                if truth(value).decides(operation.op) {
+                    break;
+                }
+            }
+        }
+        _ => walk_expr(visitor, expression),
+    }
+}
+
+/// Whether no worker gets behind a statement.
+fn ends(statement: &Stmt) -> bool {
+    match statement {
+        Stmt::Return(_) | Stmt::Raise(_) | Stmt::Break(_) | Stmt::Continue(_) => true,
+        Stmt::If(inner) => {
+            let mut taken = branches(inner).filter(|(_, taken)| *taken != Truth::Never);
+            let mut complete = false;
+            taken.all(|(body, taken)| {
+                complete |= taken == Truth::Always;
+                body.iter().any(ends)
+            }) && complete
+        }
+        _ => false,
+    }
 }
 
 /// Whether one of its handlers takes one of these exceptions.
@@ -89,10 +203,24 @@ pub(super) fn suppresses(items: &[WithItem]) -> bool {
     })
 }
 
-fn is_main(left: &Expr, right: &[Expr]) -> bool {
+/// `__name__ == "__main__"`, and its like.
+fn asks_for_main(left: &Expr, operator: CmpOp, right: &Expr) -> Truth {
     let is_name = |side: &Expr| matches!(side, Expr::Name(name) if name.id.as_str() == "__name__");
     let is_text = |side: &Expr| matches!(side, Expr::StringLiteral(text) if text.value.to_str() == "__main__");
-    matches!(right, [right] if is_name(left) && is_text(right) || is_text(left) && is_name(right))
+    let is_texts = |side: &Expr| match side {
+        Expr::Tuple(tuple) => tuple.elts.iter().all(is_text),
+        Expr::List(list) => list.elts.iter().all(is_text),
+        Expr::Set(set) => set.elts.iter().all(is_text),
+        _ => false,
+    };
+    let equal = is_name(left) && is_text(right) || is_text(left) && is_name(right);
+    match operator {
+        CmpOp::Eq if equal => Truth::Never,
+        CmpOp::NotEq if equal => Truth::Always,
+        CmpOp::In if is_name(left) && is_texts(right) => Truth::Never,
+        CmpOp::NotIn if is_name(left) && is_texts(right) => Truth::Always,
+        _ => Truth::Unknown,
+    }
 }
 
 fn asks_for_version(test: &Expr) -> bool {
@@ -196,11 +324,45 @@ mod tests {
                 vec![Always, Never, Never],
             ),
             ("if x or __name__ == '__main__': a\n", vec![Unknown]),
+            (
+                indoc! {"
+                    if not TYPE_CHECKING: a
+                    else: b
+                "},
+                vec![Always, Never],
+            ),
+            ("if not (__name__ != '__main__' or TYPE_CHECKING): a\n", vec![Never]),
+            ("if False or typing.TYPE_CHECKING: a\n", vec![Never]),
+            ("if x or not t.TYPE_CHECKING: a\n", vec![Always]),
+            ("if __name__ != '__main__' and not TYPE_CHECKING: a\n", vec![Always]),
+            ("if not (x and __name__ == '__main__'): a\n", vec![Always]),
+            ("if __name__ in ('__main__', ): a\n", vec![Never]),
+            ("if __name__ in ('__main__', 'x'): a\n", vec![Unknown]),
+            ("if __name__ not in {'__main__'}: a\n", vec![Always]),
+            ("if not PY2: a\n", vec![Version]),
         ] {
             let parsed = parse_module(text).unwrap();
             let Stmt::If(statement) = &parsed.suite()[0] else { panic!("{text}") };
             let found: Vec<_> = branches(statement).map(|(_, truth)| truth).collect();
             assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_stands_behind_the_end_of_a_body_is_not_reached() {
+        for (text, expected) in [
+            ("a\nb\n", 2),
+            ("return\nb\n", 1),
+            ("if __name__ != '__main__': raise ImportError\nb\n", 1),
+            ("if TYPE_CHECKING: return\nb\n", 2),
+            ("if x: return\nb\n", 2),
+            ("if x: return\nelse: raise y\nb\n", 1),
+            ("if x: return\nelif y: return\nb\n", 2),
+            ("if TYPE_CHECKING: a\nelse:\n    a\n    return\nb\n", 1),
+        ] {
+            let parsed = ruff_python_parser::parse_unchecked(text, ruff_python_parser::Mode::Module.into());
+            let ruff_python_ast::Mod::Module(module) = parsed.syntax() else { panic!("{text}") };
+            assert_eq!(reached(&module.body).len(), expected, "{text}");
         }
     }
 }

@@ -57,14 +57,16 @@ enum Kind {
 
 /// What the function returns; none if its annotation names no class of the payload.
 pub(super) fn returned<'a>(modules: impl Iterator<Item = &'a Module> + Clone, function: &Function) -> Option<Shape> {
-    let (bindings, definition) =
-        modules.clone().map(Module::bindings).find_map(|bindings| match bindings.find(&function.name) {
-            Some(Binding::Function(found)) if bindings.module.place(found.name.start()) == function.place => {
-                Some((bindings, found))
-            }
-            _ => None,
-        })?;
+    let mut homes = modules.clone().filter(|module| module.path == function.place.path()).map(Module::bindings);
+    let (bindings, definition) = homes.find_map(|bindings| match bindings.find(&function.name) {
+        Some(Binding::Function(found)) if bindings.module.place(found.name.start()) == function.place => {
+            Some((bindings, found))
+        }
+        _ => None,
+    })?;
     let mut bases = Bases::default();
+    // Most annotations name no class, and then nobody derives from it.
+    shape_of(&bindings, &bases.0, definition)?;
     modules.for_each(|module| bases.visit_body(module.statements()));
     shape_of(&bindings, &bases.0, definition)
 }

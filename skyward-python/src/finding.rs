@@ -33,8 +33,10 @@ pub struct Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// A file or folder that does not exist or cannot be read, or a file that is not UTF-8.
+    /// A file or folder that does not exist or cannot be read.
     File,
+    /// A file that is not in the encoding that it names, or in UTF-8.
+    Encoding,
     /// The file with the entry, of a folder: `main` does not name one.
     Main,
     /// Text that Python's grammar does not allow.
@@ -48,6 +50,8 @@ pub enum Kind {
     /// A name that the package `skyward` does not have, or a keyword that its function does not
     /// take.
     Skyward,
+    /// An import of a file that is no part of the payload.
+    Import,
     /// The metadata (PEP 723).
     Metadata,
     /// The entry function.
@@ -162,12 +166,14 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::File => "file",
+            Self::Encoding => "encoding",
             Self::Main => "main file",
             Self::Syntax => "syntax",
             Self::Version => "syntax of a later Python",
             Self::Compiler => "refused by Python's compiler",
             Self::Undefined => "undefined name",
             Self::Skyward => "name of `skyward`",
+            Self::Import => "import",
             Self::Metadata => "metadata",
             Self::Entry => "entry",
         })
@@ -190,6 +196,11 @@ impl Place {
 
     pub(crate) fn text_line(path: impl Into<String>, line: usize) -> Self {
         Self { path: path.into(), at: At::TextLine(number(line)) }
+    }
+
+    /// The file, as messages name it.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
     }
 
     /// The number of the line that messages show.

@@ -1,7 +1,7 @@
 //! A Python function as a call sees it.
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
-use ruff_python_ast::{Expr, ParameterWithDefault, Stmt, StmtFunctionDef};
+use ruff_python_ast::{Expr, ParameterWithDefault, Stmt, StmtFunctionDef, UnaryOp};
 use ruff_text_size::{Ranged as _, TextRange};
 
 use super::annotation::{Annotation, Annotations};
@@ -26,6 +26,9 @@ pub struct Function {
     pub first_yield: Option<String>,
     /// Whether there is a `return` with a value in it.
     pub returns_value: bool,
+    /// Whether it may return an iterator, such as a generator of another function. A worker streams
+    /// that, too.
+    pub may_return_iterator: bool,
     /// The result's annotation.
     pub returns: Annotation,
 }
@@ -75,6 +78,7 @@ impl Function {
             takes_any: written.kwarg.is_some(),
             first_yield: flow.first_yield.map(|range| module.locate(range.start())),
             returns_value: flow.returns_value,
+            may_return_iterator: flow.returns_iterator && !function.returns.as_deref().is_some_and(is_no_iterator),
             returns: annotation(function.returns.as_deref()),
         }
     }
@@ -105,11 +109,51 @@ fn changes_nothing(bindings: &Bindings<'_>, decorator: &Expr) -> bool {
     }
 }
 
+/// Whether the value of an expression may have `__next__`.
+fn may_be_iterator(expression: &Expr) -> bool {
+    match expression {
+        Expr::If(choice) => may_be_iterator(&choice.body) || may_be_iterator(&choice.orelse),
+        Expr::BoolOp(operation) => operation.values.iter().any(may_be_iterator),
+        Expr::Named(named) => may_be_iterator(&named.value),
+        Expr::UnaryOp(operation) => operation.op != UnaryOp::Not,
+        Expr::Call(call) => !matches!(&*call.func, Expr::Name(name) if CONTAINERS.contains(&name.id.as_str())),
+        Expr::BooleanLiteral(_)
+        | Expr::BytesLiteral(_)
+        | Expr::Dict(_)
+        | Expr::DictComp(_)
+        | Expr::EllipsisLiteral(_)
+        | Expr::FString(_)
+        | Expr::Lambda(_)
+        | Expr::List(_)
+        | Expr::ListComp(_)
+        | Expr::NoneLiteral(_)
+        | Expr::NumberLiteral(_)
+        | Expr::Set(_)
+        | Expr::SetComp(_)
+        | Expr::StringLiteral(_)
+        | Expr::Tuple(_) => false,
+        Expr::BinOp(operation) => may_be_iterator(&operation.left) && may_be_iterator(&operation.right),
+        _ => true,
+    }
+}
+
+/// Whether an annotation names a built-in type that has no `__next__`.
+fn is_no_iterator(annotation: &Expr) -> bool {
+    match annotation {
+        Expr::NoneLiteral(_) => true,
+        Expr::Name(name) => CONTAINERS.contains(&name.id.as_str()),
+        Expr::Subscript(subscript) => is_no_iterator(&subscript.value),
+        _ => false,
+    }
+}
+
 /// What a function's own statements do; functions, lambdas and classes in it are their own.
 #[derive(Default)]
 struct Flow {
     first_yield: Option<TextRange>,
     returns_value: bool,
+    /// Whether what it returns may be an iterator.
+    returns_iterator: bool,
 }
 
 impl<'a> Visitor<'a> for Flow {
@@ -126,8 +170,9 @@ impl<'a> Visitor<'a> for Flow {
                     self.visit_arguments(arguments);
                 }
             }
-            Stmt::Return(_) => {
-                self.returns_value |= matches!(statement, Stmt::Return(inner) if inner.value.is_some());
+            Stmt::Return(inner) => {
+                self.returns_value |= inner.value.is_some();
+                self.returns_iterator |= inner.value.as_deref().is_some_and(may_be_iterator);
                 walk_stmt(self, statement);
             }
             _ => walk_stmt(self, statement),
@@ -145,6 +190,10 @@ impl<'a> Visitor<'a> for Flow {
         }
     }
 }
+
+/// Built-in types whose values are no iterators.
+const CONTAINERS: [&str; 11] =
+    ["bool", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "set", "str", "tuple"];
 
 #[cfg(test)]
 mod tests {
@@ -320,6 +369,27 @@ mod tests {
             ),
         ] {
             assert_eq!(function(text).returns_value, returns_value, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_returned_may_be_an_iterator() {
+        for (text, may) in [
+            ("def f(): return make()\n", true),
+            ("def f(): return (x for x in y)\n", true),
+            ("def f(): return made if x else []\n", true),
+            ("def f():\n    if x:\n        return []\n    return iter(y)\n", true),
+            ("async def f(): return await make()\n", true),
+            ("def f() -> Iterator[int]: return make()\n", true),
+            ("def f(): pass\n", false),
+            ("def f(): return\n", false),
+            ("def f(): return [1.0] * x\n", false),
+            ("def f(): return [x for x in y]\n", false),
+            ("def f(): return list(make())\n", false),
+            ("def f() -> dict[str, float]: return make()\n", false),
+            ("def f():\n    def g(): return make()\n    return {}\n", false),
+        ] {
+            assert_eq!(function(text).may_return_iterator, may, "{text}");
         }
     }
 }

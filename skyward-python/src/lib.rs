@@ -34,14 +34,18 @@ mod bindings;
 mod body;
 mod branches;
 mod builtins;
+mod cache;
 #[cfg(test)]
 mod corpus;
 mod decorators;
+mod encoding;
 mod excerpt;
 mod exports;
 mod fields;
 mod finding;
 mod function;
+mod imports;
+mod libraries;
 mod metadata;
 mod module;
 pub mod names;

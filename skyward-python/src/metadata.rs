@@ -21,6 +21,18 @@ pub(crate) fn requires_python(text: &str) -> Option<(usize, String)> {
     Some((script.line_of(REQUIRES_PYTHON), value))
 }
 
+/// The names of the packages among its dependencies, as an import writes them.
+pub(crate) fn dependencies(text: &str) -> Vec<String> {
+    let table = find(text).0.and_then(|script| toml::from_str::<toml::Table>(&script.text()).ok());
+    let listed = table.as_ref().and_then(|table| table.get(DEPENDENCIES)?.as_array());
+    let names = listed.into_iter().flatten().filter_map(Value::as_str).map(|requirement| {
+        let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let end = requirement.find(|c| !is_of_name(c)).unwrap_or(requirement.len());
+        requirement[..end].replace(['-', '.'], "_")
+    });
+    names.collect()
+}
+
 /// The lines between `# /// script` and `# ///`.
 struct Script<'a> {
     /// The number of its first line, from 1.
@@ -41,25 +53,26 @@ impl Script<'_> {
     }
 }
 
-/// The metadata, and what is wrong with its limits.
+/// The metadata, and what is wrong with its limits. As in the specification, a block without an end,
+/// or with spaces behind one of its limits, is a comment like any other.
 fn find(text: &str) -> (Option<Script<'_>>, Vec<(usize, String)>) {
     let lines: Vec<&str> = text.lines().collect();
     let mut errors = Vec::new();
     let mut found: Option<Script<'_>> = None;
     let mut next = 0;
-    while let Some(start) = (next..lines.len()).find(|line| lines[*line].trim_end() == OPEN) {
-        if lines[start] != OPEN {
-            errors.push((start + 1, format!("`{OPEN}` has spaces behind it, so it begins no metadata: remove them")));
-        }
+    while let Some(start) = (next..lines.len()).find(|line| opens(lines[*line])) {
         let comments = lines[start + 1..].iter().take_while(|line| is_comment(line)).count();
         let inside = &lines[start + 1..start + 1 + comments];
-        // The last closing line of the comment holds: TOML may contain one.
-        let Some(end) = inside.iter().rposition(|line| line.trim_end() == CLOSE) else {
-            errors.push((start + 1, format!("the metadata that begins here has no end: write `{CLOSE}` below it")));
-            next = start + 1;
+        // The last closing line of the comment holds: TOML may contain one. A block that begins later
+        // in a comment without one has no end either.
+        let Some(end) = inside.iter().rposition(|line| *line == CLOSE).filter(|end| *end > 0) else {
+            next = start + 1 + comments;
             continue;
         };
         next = start + 1 + end + 1;
+        if lines[start] != OPEN {
+            continue;
+        }
         if let Some(first) = &found {
             let line = first.first_line - 1;
             errors.push((start + 1, format!("there is metadata in line {line} already: keep one of them")));
@@ -95,8 +108,14 @@ fn check_toml(script: &Script<'_>, errors: &mut Vec<(usize, String)>) {
     }
 }
 
+/// Whether a block begins here, of this or another type.
+fn opens(line: &str) -> bool {
+    let kind = line.strip_prefix("# /// ").unwrap_or_default();
+    !kind.is_empty() && kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
 fn is_comment(line: &str) -> bool {
-    line.trim_end() == "#" || line.starts_with("# ")
+    line == "#" || line.starts_with("# ")
 }
 
 const OPEN: &str = "# /// script";
@@ -128,6 +147,23 @@ mod tests {
             "#!/usr/bin/env python3\n# /// script\r\n# dependencies = []\r\n# ///\r\n",
         ] {
             assert_eq!(check(text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_the_specification_takes_for_no_block_is_a_comment() {
+        for text in [
+            "import x\n# /// script\n# dependencies = 1\nimport y\n",
+            "# /// script\n# dependencies = 1\n",
+            "# /// script\n# dependencies = 1\n#\n\n# ///\n",
+            "# /// script\n# dependencies = 1\n# /// \n",
+            "# /// script \n# dependencies = 1\n# ///\n",
+            "# /// script\n#dependencies = 1\n# ///\n",
+            "# /// script\n# ///\n",
+            "# /// other\n# dependencies = 1\n# /// script\n# dependencies = 1\n# ///\n",
+            "# /// script\n# /// script\n# dependencies = 1\n",
+        ] {
+            assert_eq!((check(text), requires_python(text)), (Vec::new(), None), "{text}");
         }
     }
 
@@ -185,24 +221,15 @@ mod tests {
             ),
             (
                 indoc! {"
-                    import x
                     # /// script
                     # x = 1
-                    import y
-                "},
-                2,
-                "no end",
-            ),
-            ("# /// script \n# x = 1\n# ///\n", 1, "remove them"),
-            (
-                indoc! {"
-                    # /// script
                     # ///
 
                     # /// script
+                    # x = 1
                     # ///
                 "},
-                4,
+                5,
                 "in line 1 already",
             ),
         ] {

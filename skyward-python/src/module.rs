@@ -9,6 +9,7 @@ use ruff_text_size::{TextRange, TextSize};
 use super::bindings::Bindings;
 use super::excerpt;
 use super::finding::{Finding, Kind, Place};
+use super::imports::{Import, imports};
 use super::metadata;
 use super::scopes::Scopes;
 use super::semantics::semantic_errors;
@@ -29,6 +30,9 @@ pub(crate) struct Module {
     line_starts: Vec<usize>,
     scopes: OnceLock<Scopes>,
     syntax_errors: OnceLock<Vec<Finding>>,
+    unknown_names: OnceLock<Vec<Finding>>,
+    metadata_errors: OnceLock<Vec<Finding>>,
+    imports: OnceLock<Vec<Import>>,
 }
 
 /// From a place in the text to a place in the file that the text stands in.
@@ -58,6 +62,9 @@ impl Module {
             line_starts,
             scopes: OnceLock::new(),
             syntax_errors: OnceLock::new(),
+            unknown_names: OnceLock::new(),
+            metadata_errors: OnceLock::new(),
+            imports: OnceLock::new(),
         }
     }
 
@@ -114,14 +121,33 @@ impl Module {
     }
 
     /// What it names of the package `skyward` that is not there.
-    pub(crate) fn unknown_names(&self) -> Vec<Finding> {
+    pub(crate) fn unknown_names(&self) -> &[Finding] {
+        self.unknown_names.get_or_init(|| self.find_unknown_names())
+    }
+
+    fn find_unknown_names(&self) -> Vec<Finding> {
         // A partial syntax tree would produce misleading messages.
-        let found = if self.is_valid() { unknown_names(self.statements()) } else { Vec::new() };
+        let found =
+            if self.is_valid() { unknown_names(self.statements(), self.defers_annotations()) } else { Vec::new() };
         Finding::first(found, |(range, message)| self.finding(Kind::Skyward, range, message))
     }
 
+    /// What it imports, as far as that is certain.
+    pub(crate) fn imports(&self) -> &[Import] {
+        self.imports.get_or_init(|| if self.is_valid() { imports(self.statements()) } else { Vec::new() })
+    }
+
+    /// Whether no Python that may run it evaluates annotations.
+    fn defers_annotations(&self) -> bool {
+        self.target.version.defers_annotations() || self.scopes().defers_annotations
+    }
+
     /// What is wrong with its metadata.
-    pub(crate) fn metadata_errors(&self) -> Vec<Finding> {
+    pub(crate) fn metadata_errors(&self) -> &[Finding] {
+        self.metadata_errors.get_or_init(|| self.find_metadata_errors())
+    }
+
+    fn find_metadata_errors(&self) -> Vec<Finding> {
         Finding::first(metadata::check(&self.text), |(line, message)| {
             let place = self.line_place(line);
             let excerpt = excerpt::plain(place.number().unwrap_or_default(), self.line(line));

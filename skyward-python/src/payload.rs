@@ -3,17 +3,21 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ruff_python_ast::{Stmt, StmtFunctionDef};
 use ruff_text_size::TextRange;
 
 use super::bindings::{Binding, Bindings};
+use super::cache::Kept;
 use super::decorators::{Modules, joins};
+use super::encoding::Decoded;
 use super::fields::{Shape, returned};
 use super::finding::{Finding, Kind, Place};
 use super::function::Function;
-use super::module::{Lines, Module};
+use super::imports::{outside, unreachable};
+use super::module::Module;
 use super::names::{list, nearest};
 use super::reading::{self, Text};
 use super::tree::deep;
@@ -28,12 +32,15 @@ pub struct Payload {
     files: Vec<File>,
     /// The index of the file that has the entry.
     main: usize,
+    /// Of a payload of one file, the folder that the file lies in, where that is known.
+    beside: Option<PathBuf>,
 }
 
 /// A file of a payload.
 pub struct File {
-    pub(super) module: Module,
+    pub(super) module: Arc<Module>,
     source: String,
+    is_verbatim: bool,
 }
 
 /// What stands behind the name of an entry.
@@ -59,37 +66,42 @@ impl Payload {
     ///
     /// # Errors
     ///
-    /// If the file or folder does not exist, cannot be read or is not UTF-8; if the path is not
-    /// relative; and if `main` names no file of the folder. The finding lists what there is instead.
+    /// If the file or folder does not exist, cannot be read or is not in the encoding of Python's
+    /// files; if the path is not relative; and if `main` names no file of the folder. The finding lists what there is instead.
     pub fn read(root: &Path, python: &str, main: Option<&str>) -> Result<Self, Finding> {
         let (texts, main) = reading::read(root, python, main)?;
-        Ok(Self::parse(texts, main))
+        let beside = root.join(python).parent().map(Path::to_owned);
+        Ok(Self { beside, ..Self::parse(texts, main) })
     }
 
     /// Reads one file, which messages show as `path`.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or is not UTF-8.
+    /// If the file cannot be read, or is not in the encoding that it names, or else in UTF-8.
     pub fn read_file(at: &Path, path: &str) -> Result<Self, Finding> {
-        Ok(Self::from_text(path, reading::read_text(at, path)?))
+        let text = Kept::of(reading::read_text(at, path)?);
+        let payload = Self::parse(vec![Text { text, source: path.to_owned(), path: path.to_owned() }], 0);
+        Ok(Self { beside: at.parent().map(Path::to_owned), ..payload })
     }
 
     /// The payload of one file with this text, which messages show as `path`.
     pub fn from_text(path: impl Into<String>, text: impl Into<String>) -> Self {
         let path = path.into();
-        Self::parse(vec![Text { text: text.into(), source: path.clone(), path }], 0)
+        let text = Kept::of(Decoded { text: text.into(), is_verbatim: true });
+        Self::parse(vec![Text { text, source: path.clone(), path }], 0)
     }
 
     /// The metadata of the main file says which Python all of them are for.
     fn parse(texts: Vec<Text>, main: usize) -> Self {
         let Text { text, path, .. } = &texts[main];
-        let target = Target::of(text, |line| format!("{path}:{line}"));
-        let parse = |Text { text, path, source }| {
-            let module = Module::parse(path, text, Lines::Own, target.clone());
-            File { module, source }
+        let target = Target::of(&text.decoded().text, |line| format!("{path}:{line}"));
+        let parse = |Text { text, path, source }: Text| File {
+            is_verbatim: text.decoded().is_verbatim,
+            module: text.module(path, &target),
+            source,
         };
-        Self { files: texts.into_iter().map(parse).collect(), main }
+        Self { files: texts.into_iter().map(parse).collect(), main, beside: None }
     }
 
     /// All files, in order.
@@ -104,18 +116,26 @@ impl Payload {
 
     /// The problems of all files that do not depend on the entry: what Python's grammar and compiler
     /// refuse, for the oldest Python that `requires-python` allows, or else for 3.10; names of the
-    /// package `skyward` that do not exist; and the metadata of the main file. This and each other
-    /// check reports at most 100 findings of a file, and then how many more there are.
+    /// package `skyward` that do not exist; imports of files that are no part of the payload; and the
+    /// metadata of the main file. This and each other check reports at most 100 findings of a file, and then how many more there are.
     pub fn findings(&self) -> Vec<Finding> {
         let mut found = Vec::new();
-        for File { module, .. } in &self.files {
+        for file @ File { module, .. } in &self.files {
             deep(|| {
                 found.extend_from_slice(module.syntax_errors());
-                found.extend(module.unknown_names());
+                found.extend_from_slice(module.unknown_names());
+                found.extend(self.lost_imports(file));
             });
         }
-        found.extend(self.main().module.metadata_errors());
+        found.extend_from_slice(self.main().module.metadata_errors());
         found
+    }
+
+    fn lost_imports(&self, File { module, source, .. }: &File) -> Vec<Finding> {
+        match (&*self.files, &self.beside) {
+            ([_], beside) => unreachable(module, source, beside.as_deref()),
+            _ => outside(module),
+        }
     }
 
     /// The names in all files that neither their file nor Python defines. Names that may be defined
@@ -168,7 +188,7 @@ impl Payload {
     /// The fields of the class that the annotation of a function's result names; `None` if it names
     /// no class of the payload whose fields are certain.
     pub fn returned(&self, function: &Function) -> Option<Shape> {
-        deep(|| returned(self.files.iter().map(|file| &file.module), function))
+        deep(|| returned(self.files.iter().map(|file| &*file.module), function))
     }
 
     fn no_function(&self, name: &str, file: usize, what: &str, at: TextRange) -> Finding {
@@ -191,6 +211,16 @@ impl File {
     /// The path that the file was read from, relative to the root.
     pub fn source_path(&self) -> &str {
         &self.source
+    }
+
+    /// Its text, in which an encoding other than UTF-8 is named no more.
+    pub fn text(&self) -> &str {
+        &self.module.text
+    }
+
+    /// Whether the text is what the file holds, byte for byte.
+    pub fn is_verbatim(&self) -> bool {
+        self.is_verbatim
     }
 }
 

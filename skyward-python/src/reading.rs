@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
+use super::cache::{Kept, kept};
+use super::encoding::{Decoded, decode};
 use super::finding::{Finding, Kind, Place};
 use super::names::{list, nearest};
 
 /// A file that is not parsed yet.
 pub(super) struct Text {
-    pub(super) text: String,
+    pub(super) text: Arc<Kept>,
     /// The path that tracebacks show.
     pub(super) path: String,
     /// The path that it was read from.
@@ -28,7 +31,7 @@ pub(super) fn read(root: &Path, python: &str, main: Option<&str>) -> Found<(Vec<
         let message = format!("`main` picks a file of a folder, and `{python}` is a file: remove `main`");
         return Err(Finding::new(Kind::Main, Place::file(python), message));
     }
-    Ok((vec![Text { text: read_text(&at, python)?, path: shown(python), source: slashes(python) }], 0))
+    Ok((vec![Text { text: kept(&at, python)?, path: shown(python), source: slashes(python) }], 0))
 }
 
 fn read_folder(at: &Path, python: &str, main: Option<&str>) -> Found<(Vec<Text>, usize)> {
@@ -45,24 +48,16 @@ fn read_folder(at: &Path, python: &str, main: Option<&str>) -> Found<(Vec<Text>,
     let mut texts = Vec::new();
     for path in &paths {
         let source = format!("{written}/{path}");
-        let text = read_text(&at.join(path), &source)?;
+        let text = kept(&at.join(path), &source)?;
         texts.push(Text { text, path: format!("{name}/{path}"), source });
     }
     Ok((texts, main))
 }
 
 /// The text of the file at this path, which messages show as `written`.
-pub(super) fn read_text(at: &Path, written: &str) -> Found<String> {
-    let refused = |message| Finding::new(Kind::File, Place::file(written), message);
+pub(super) fn read_text(at: &Path, written: &str) -> Found<Decoded> {
     let bytes = fs::read(at).map_err(|error| unreadable(written, &error))?;
-    if bytes.starts_with(BYTE_ORDER_MARK) {
-        return Err(refused(format!("`{written}` begins with a byte order mark: save it as UTF-8 without one")));
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        refused(format!("`{written}` is not UTF-8, first in line {line}: save it as UTF-8"))
-    })
+    decode(bytes).map_err(|why| Finding::new(Kind::Encoding, Place::file(written), format!("`{written}` {why}")))
 }
 
 /// The path on this machine of what the declaration names.
@@ -214,5 +209,4 @@ fn slashes(path: &str) -> String {
 }
 
 const INIT: &str = "__init__.py";
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const DEEPEST: usize = 16;

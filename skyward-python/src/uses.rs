@@ -3,26 +3,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ruff_python_ast::visitor::{
-    Visitor, walk_except_handler, walk_expr, walk_parameter, walk_pattern, walk_stmt, walk_type_param,
+    Visitor, walk_annotation, walk_except_handler, walk_parameter, walk_pattern, walk_type_param,
 };
 use ruff_python_ast::{self as ast, ExceptHandler, Expr, Parameter, Pattern, Stmt, TypeParam};
 use ruff_text_size::{Ranged as _, TextRange};
 
-use super::branches::{handles, suppresses};
+use super::branches::{walk_certain_stmt, walk_reached, walk_run_expr, walk_run_stmt};
 use super::exports::{Export, Exports, SKYWARD};
 use super::names::{list, nearest};
 use super::scopes::captured;
 
 /// What is not there, in the order of the text. Only what is plain: names that are bound by one
 /// import alone, and attributes that nothing in the module sets, asks for by `hasattr`, or expects
-/// to fail.
-pub(super) fn unknown_names(statements: &[Stmt]) -> Vec<(TextRange, String)> {
+/// to fail. Nothing of what no worker runs, such as the part of a script below
+/// `if __name__ == "__main__":`, and deferred annotations.
+pub(super) fn unknown_names(statements: &[Stmt], defers_annotations: bool) -> Vec<(TextRange, String)> {
     let mut bindings = Bindings::default();
     bindings.visit_body(statements);
     if bindings.dynamic {
         return Vec::new();
     }
-    let mut uses = Uses { bindings, found: Vec::new() };
+    let mut uses = Uses { bindings, found: Vec::new(), defers_annotations };
     uses.visit_body(statements);
     uses.found.sort_by_key(|(range, _)| range.start());
     uses.found
@@ -75,6 +76,10 @@ impl Bindings {
 }
 
 impl<'a> Visitor<'a> for Bindings {
+    fn visit_body(&mut self, body: &'a [Stmt]) {
+        walk_reached(self, body);
+    }
+
     fn visit_stmt(&mut self, statement: &'a Stmt) {
         match statement {
             Stmt::Import(_) | Stmt::ImportFrom(_) => self.bind_import(statement),
@@ -82,7 +87,7 @@ impl<'a> Visitor<'a> for Bindings {
             Stmt::ClassDef(class) => self.bind(class.name.as_str(), None),
             _ => {}
         }
-        walk_stmt(self, statement);
+        walk_run_stmt(self, statement);
     }
 
     fn visit_expr(&mut self, expression: &'a Expr) {
@@ -100,7 +105,7 @@ impl<'a> Visitor<'a> for Bindings {
             },
             _ => {}
         }
-        walk_expr(self, expression);
+        walk_run_expr(self, expression);
     }
 
     fn visit_parameter(&mut self, parameter: &'a Parameter) {
@@ -132,6 +137,8 @@ impl<'a> Visitor<'a> for Bindings {
 struct Uses {
     bindings: Bindings,
     found: Vec<(TextRange, String)>,
+    /// No annotation is evaluated.
+    defers_annotations: bool,
 }
 
 impl Uses {
@@ -210,19 +217,19 @@ impl Uses {
 }
 
 impl<'a> Visitor<'a> for Uses {
-    fn visit_stmt(&mut self, statement: &'a Stmt) {
-        match statement {
-            // What may fail here is expected to.
-            Stmt::Try(attempt) if handles(attempt, &ABSENCE) => {
-                attempt.handlers.iter().for_each(|handler| self.visit_except_handler(handler));
-                self.visit_body(&attempt.orelse);
-                self.visit_body(&attempt.finalbody);
-                return;
-            }
-            Stmt::With(with) if suppresses(&with.items) => return,
-            _ => self.check_import(statement),
+    fn visit_body(&mut self, body: &'a [Stmt]) {
+        walk_reached(self, body);
+    }
+
+    fn visit_annotation(&mut self, annotation: &'a Expr) {
+        if !self.defers_annotations {
+            walk_annotation(self, annotation);
         }
-        walk_stmt(self, statement);
+    }
+
+    fn visit_stmt(&mut self, statement: &'a Stmt) {
+        self.check_import(statement);
+        walk_certain_stmt(self, statement, &ABSENCE);
     }
 
     fn visit_expr(&mut self, expression: &'a Expr) {
@@ -235,7 +242,7 @@ impl<'a> Visitor<'a> for Uses {
             Expr::Call(call) => self.check_keywords(call),
             _ => {}
         }
-        walk_expr(self, expression);
+        walk_run_expr(self, expression);
     }
 }
 

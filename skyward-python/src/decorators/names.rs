@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ruff_python_ast::visitor::{Visitor, walk_expr};
 use ruff_python_ast::{Alias, ExceptHandler, Expr, ExprContext, Stmt, StmtFunctionDef};
 
-use super::super::branches::{Truth, branches};
+use super::super::branches::{Truth, branches, reached, truth};
 use super::{Backend, PACKAGE};
 
 /// What a name stands for: what an import names, or an attribute of that, or what a call of it has
@@ -66,7 +66,7 @@ impl Names {
 
     /// Reads statements in their order, up to this function; whether it was among them.
     fn read(&mut self, statements: &[Stmt], until: Option<&StmtFunctionDef>) -> bool {
-        statements.iter().any(|statement| self.read_one(statement, until))
+        reached(statements).iter().any(|statement| self.read_one(statement, until))
     }
 
     fn read_one(&mut self, statement: &Stmt, until: Option<&StmtFunctionDef>) -> bool {
@@ -106,7 +106,8 @@ impl Names {
                 return self.read_if(true, &inner.body, until) || self.read_if(true, &inner.orelse, until);
             }
             Stmt::While(inner) => {
-                return self.read_if(true, &inner.body, until) || self.read_if(true, &inner.orelse, until);
+                let runs = truth(&inner.test) != Truth::Never;
+                return runs && self.read_if(true, &inner.body, until) || self.read_if(true, &inner.orelse, until);
             }
             Stmt::Match(inner) => return inner.cases.iter().any(|case| self.read_if(true, &case.body, until)),
             _ => {}

@@ -308,14 +308,64 @@ fn findings_of_a_long_line_are_few_and_short() {
 }
 
 #[test]
-fn files_are_utf_8() {
+fn files_are_read_as_python_reads_them() {
     let folder = Folder::new(
-        "utf8",
-        &[("latin.py", b"a = 1\nb = '\xfc'\n"), ("mark.py", b"\xef\xbb\xbfa = 1\n"), ("empty/a.txt", b"")],
+        "encodings",
+        &[
+            ("latin.py", b"a = 1\nb = '\xfc'\n"),
+            ("mark.py", b"\xef\xbb\xbfdef f(a): return sky\n"),
+            ("cookie.py", b"# coding: latin-1\ndef f(a): return '\xfc'\n"),
+            ("empty/a.txt", b""),
+        ],
     );
     assert!(folder.refused("latin.py", None).1.contains("first in line 2"));
-    assert!(folder.refused("mark.py", None).1.contains("byte order mark"));
     assert!(folder.refused("empty", None).1.contains("no Python file"));
+    let mark = folder.read("mark.py", None).unwrap();
+    assert_eq!((mark.findings(), function(&mark, "f").location()), (vec![], "mark.py:1:5".to_owned()));
+    let cookie = folder.read("cookie.py", None).unwrap();
+    assert_eq!(cookie.main().text(), "# coding: utf-8\ndef f(a): return 'ü'\n");
+    assert!(!cookie.main().is_verbatim());
+}
+
+#[test]
+fn a_file_beside_a_single_file_is_no_part_of_the_payload() {
+    let folder = Folder::new(
+        "beside",
+        &[
+            ("jobs/train.py", b"import helpers.deep as h, numpy\ndef f(): from model import Net\n"),
+            ("jobs/helpers/__init__.py", b""),
+            ("jobs/model.py", b"Net = 1\ndef f(): pass\n"),
+            ("jobs/numpy.py", b""),
+            ("jobs/random.py", b""),
+            ("jobs/declared.py", b""),
+            (
+                "jobs/right.py",
+                indoc! {b"
+                    # /// script
+                    # dependencies = ['declared[all]>=2']
+                    # ///
+                    import declared, random, numpy, right, elsewhere
+                    try:
+                        import helpers
+                    except ImportError:
+                        helpers = None
+                    if __name__ == '__main__':
+                        import model
+                "},
+            ),
+        ],
+    );
+    let found: Vec<_> =
+        folder.read("jobs/train.py", None).unwrap().findings().iter().map(ToString::to_string).collect();
+    assert_eq!(found.len(), 2, "{found:#?}");
+    assert!(found[0].starts_with("jobs/train.py:1:8: `helpers` is a file or folder beside"), "{}", found[0]);
+    assert!(
+        found[1].contains("`model`") && found[1].contains("`python = \"jobs\", main = \"train.py\"`"),
+        "{}",
+        found[1]
+    );
+    assert_eq!(folder.read("jobs/right.py", None).unwrap().findings(), []);
+    assert_eq!(folder.read("jobs", Some("train.py")).unwrap().findings(), []);
 }
 
 #[test]

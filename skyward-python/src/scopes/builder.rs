@@ -6,7 +6,7 @@ use ruff_python_ast::visitor::{Visitor, walk_except_handler, walk_expr, walk_pat
 use ruff_python_ast::{self as ast, ExceptHandler, Expr, ExprContext, Parameters, Pattern, Stmt, TypeParams};
 use ruff_text_size::Ranged as _;
 
-use super::super::branches::{Truth, branches, handles, suppresses, truth};
+use super::super::branches::{Truth, branches, handles, reached, suppresses, truth};
 use super::{Chance, Kind, Name, Scope, Scopes, Use, captured};
 
 /// All scopes of a module with these statements.
@@ -182,6 +182,14 @@ impl Builder {
 }
 
 impl<'a> Visitor<'a> for Builder {
+    fn visit_body(&mut self, body: &'a [Stmt]) {
+        let (reached, behind) = body.split_at(reached(body).len());
+        reached.iter().for_each(|statement| self.visit_stmt(statement));
+        self.with_chance(Chance::Unlikely, |builder| {
+            behind.iter().for_each(|statement| builder.visit_stmt(statement));
+        });
+    }
+
     fn visit_stmt(&mut self, statement: &'a Stmt) {
         match statement {
             Stmt::FunctionDef(function) => {
@@ -248,6 +256,11 @@ impl<'a> Visitor<'a> for Builder {
                     self.with_chance(chance(taken), |builder| builder.visit_body(body));
                 }
             }
+            Stmt::While(inner) => {
+                self.visit_expr(&inner.test);
+                self.with_chance(chance(truth(&inner.test)), |builder| builder.visit_body(&inner.body));
+                self.visit_body(&inner.orelse);
+            }
             Stmt::Try(attempt) => {
                 let chance = if handles(attempt, &ABSENCE) { Chance::Unlikely } else { Chance::Read };
                 self.with_chance(chance, |builder| builder.visit_body(&attempt.body));
@@ -313,19 +326,19 @@ impl<'a> Visitor<'a> for Builder {
             }
             Expr::If(choice) => {
                 self.visit_expr(&choice.test);
-                self.with_chance(chance(truth(&choice.test)), |builder| {
-                    builder.visit_expr(&choice.body);
-                    builder.visit_expr(&choice.orelse);
-                });
+                let taken = truth(&choice.test);
+                self.with_chance(chance(taken), |builder| builder.visit_expr(&choice.body));
+                self.with_chance(chance(taken.negated()), |builder| builder.visit_expr(&choice.orelse));
             }
             Expr::BoolOp(operation) => {
-                // What is false in an `or` says nothing of the others.
-                let unlikely = |value: &Expr| match truth(value) {
-                    Truth::Never => operation.op.is_and(),
-                    truth => truth == Truth::Version,
-                };
-                let chance = if operation.values.iter().any(unlikely) { Chance::Unlikely } else { Chance::Read };
-                self.with_chance(chance, |builder| walk_expr(builder, expression));
+                let asks_for_version = operation.values.iter().any(|value| truth(value) == Truth::Version);
+                let mut chance = if asks_for_version { Chance::Unlikely } else { Chance::Read };
+                for value in &operation.values {
+                    self.with_chance(chance, |builder| builder.visit_expr(value));
+                    if truth(value).decides(operation.op) {
+                        chance = Chance::Unlikely;
+                    }
+                }
             }
             _ => walk_expr(self, expression),
         }

@@ -289,3 +289,43 @@ fn what_is_there_or_not_plain_is_left_alone() {
         assert_eq!(messages(text), [""; 0], "{text}");
     }
 }
+
+#[test]
+fn what_no_worker_runs_is_left_alone() {
+    for text in [
+        "if __name__ == '__main__':\n    with sky.Compute(provider=sky.AWS()) as compute: pass\n",
+        "if TYPE_CHECKING:\n    from skyward import Pool\n    p: sky.Pool\n",
+        "if not (__name__ != '__main__' or x):\n    sky.Compute()\n",
+        "if __name__ != '__main__':\n    pass\nelse:\n    sky.Compute()\n",
+        "if not typing.TYPE_CHECKING:\n    pass\nelif x:\n    sky.Compute()\nelse:\n    sky.AWS\n",
+        "if x and False:\n    def f(): return sky.Compute()\n",
+        "def f():\n    if __name__ != '__main__':\n        return 1\n    sky.Compute()\n",
+        "def f():\n    return 1\n    sky.Compute()\n",
+        "while False:\n    sky.Compute()\n",
+        "c = sky.Compute() if __name__ == '__main__' else None\n",
+        "c = None if not TYPE_CHECKING else sky.Compute()\n",
+        "__name__ == '__main__' and sky.Compute()\n",
+        "__name__ != '__main__' or sky.Compute()\n",
+        "from __future__ import annotations\ndef f(c: sky.Compute) -> sky.Result:\n    x: sky.Pool = c\n    return x\n",
+    ] {
+        let text = format!("import skyward as sky\n{text}");
+        assert_eq!(messages(&text), [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn what_no_worker_runs_hides_nothing_of_what_one_runs() {
+    for text in [
+        "if __name__ == '__main__':\n    sky.Compute()\nelse:\n    sky.shrad\n",
+        "if not TYPE_CHECKING:\n    sky.shrad\n",
+        "if x or __name__ == '__main__':\n    sky.shrad\n",
+        "if TYPE_CHECKING:\n    import clouds as sky\nsky.shrad\n",
+        "if __name__ == '__main__':\n    sky.shrad = 1\n    setattr(sky, name, 1)\nsky.shrad\n",
+        "def f():\n    if x:\n        return 1\n    sky.shrad\n",
+        "while x:\n    if y: break\n    sky.shrad\n",
+        "sky.shrad and __name__ == '__main__'\n",
+        "c = None if __name__ == '__main__' else sky.shrad\n",
+    ] {
+        assert!(message(&format!("import skyward as sky\n{text}")).contains("`skyward` has no `shrad`"), "{text}");
+    }
+}

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .impl import *  # noqa: F403
+from math import *  # noqa: F403
 
 
 def seeded(function: Callable[..., Any]) -> Callable[..., Any]:

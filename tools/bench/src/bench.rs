@@ -6,7 +6,7 @@ use skyward_tools::context::Context;
 use skyward_tools::process::Run;
 
 use crate::rows::{Measured, Row, Suite};
-use crate::{aws, docker, local, ssh};
+use crate::{aws, docker, expansion, local, ssh};
 
 /// A run of a suite, as the command line asks for it.
 #[derive(Debug, PartialEq)]
@@ -26,6 +26,7 @@ pub(crate) fn run(bench: &Bench, context: &Context) -> Result<()> {
         "ssh" => ssh::measure(bench, context, &mut measured)?,
         "docker" => docker::measure(bench, context, &mut measured)?,
         "aws" => aws::measure(bench, context, &mut measured)?,
+        "macro" => expansion::measure(bench, context, &mut measured)?,
         "python" => local::measure(bench, context, &mut measured, &local::PYTHON)?,
         _ => local::measure(bench, context, &mut measured, &local::LOCAL)?,
     }

@@ -5,6 +5,7 @@ mod args;
 mod aws;
 mod bench;
 mod docker;
+mod expansion;
 mod local;
 mod rows;
 mod ssh;

@@ -245,8 +245,16 @@ pub(crate) const PYTHON: Suite = Suite {
     ],
 };
 
+/// `cargo check` of a crate with 200 payloads, which are functions of one file of 100 KB, or of a
+/// folder of 100 files, beside the same crate without payloads.
+pub(crate) const MACRO: Suite = Suite {
+    name: "macro",
+    systems: &["skyward", "empty"],
+    rows: &[Row::new("macro_file_s", at_most(2.0)), Row::new("macro_folder_s", at_most(6.0))],
+};
+
 /// All of them.
-pub(crate) const SUITES: &[Suite] = &[LOCAL, PYTHON, SSH, DOCKER, AWS];
+pub(crate) const SUITES: &[Suite] = &[LOCAL, PYTHON, MACRO, SSH, DOCKER, AWS];
 
 #[cfg(test)]
 mod tests {

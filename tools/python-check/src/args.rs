@@ -39,9 +39,10 @@ python-check FILE FILE …   these files
 
 A file that is named twice, or by a link, counts once.
 It prints `accepted` or `refused` for each file, with the reasons, and then the counts. A file is accepted if
-  - it is UTF-8 without a byte order mark, and of no more than 16 MiB;
+  - it is in UTF-8, or in the encoding that a comment at its top names, and of no more than 16 MiB;
   - it is valid for the oldest Python that its `requires-python` allows, or else for 3.10;
   - its metadata (PEP 723) is well-formed;
+  - it imports nothing by a relative name, and no file or folder that lies beside it;
   - the names of the package `skyward` that it uses exist, and its functions take the keywords that they get;
   - Python or the file defines each name that it reads (the macro checks this in inline bodies only);
   - each function at its top level can be declared as an entry with its own parameters: it is no asynchronous
