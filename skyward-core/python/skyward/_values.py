@@ -7,6 +7,7 @@ cannot read, such as keys of any type, and timestamps.
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from datetime import date, time
 from enum import Enum
 from typing import Any, Final
@@ -17,6 +18,7 @@ from msgspec.msgpack import Ext
 from . import _arrays, _forms, _models
 from ._advice import advice, type_name
 from ._memory import to_bytes
+from ._times import TimeError
 
 Buffer = bytes | bytearray | memoryview
 
@@ -27,6 +29,11 @@ _MAPS: Final = frozenset({0xDE, 0xDF})
 """The first bytes of maps with a count of 16 or 32 bits."""
 _RECORD: Final = 2
 """The extension at the start of a list whose items have names; it holds the array of names."""
+
+_DEEPEST: Final = 128
+"""The most levels of lists and dicts in a value, as in Rust."""
+_SHOWN: Final = 8
+"""The number of segments of a long path that are shown at its start and at its end."""
 
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 _KEYS: Final = frozenset({str, int})
@@ -40,11 +47,19 @@ class EncodeError(Exception):
         super().__init__(reason)
         self.reason = reason
         self.value_type = type_name(type(value))
-        self.path = path
+        self._segments = [path] if path else []
+
+    @property
+    def path(self) -> str:
+        """The path of the value, whose middle is left out if it is long."""
+        segments = self._segments[::-1]
+        if len(segments) > 2 * _SHOWN:
+            segments[_SHOWN:-_SHOWN] = ["…"]
+        return "".join(segments)
 
     def under(self, segment: str) -> EncodeError:
         """Return the same error with the path as seen from the container of the value."""
-        self.path = segment + self.path
+        self._segments.append(segment)
         return self
 
 
@@ -68,10 +83,11 @@ class _Reduction:
     It caches the names of tuple classes, because a table may have one named tuple per row.
     """
 
-    __slots__ = ("blobs", "heads")
+    __slots__ = ("blobs", "depth", "heads")
 
     def __init__(self) -> None:
         self.blobs = False
+        self.depth = 0
         self.heads: dict[type, tuple[list[str], Ext]] = {}
 
     def plain(self, value: Any) -> Any:
@@ -92,19 +108,25 @@ class _Reduction:
         return self._other(value, kind)
 
     def _sequence(self, value: Any) -> Any:
+        if self.depth == _DEEPEST:
+            raise _too_deep(value)
         kinds = set(map(type, value))
         if kinds <= _SCALARS and (bytes not in kinds or sum(map(len, filter(_is_bytes, value))) < _LARGE):
             return value
         out: list[Any] = []
         add, plain = out.append, self.plain
+        self.depth += 1
         try:
             for item in value:
                 add(plain(item))
         except EncodeError as error:
             raise error.under(f"[{len(out)}]") from None
+        self.depth -= 1
         return out
 
     def _mapping(self, value: dict[Any, Any]) -> Any:
+        if self.depth == _DEEPEST:
+            raise _too_deep(value)
         if set(map(type, value)) <= _KEYS:
             if set(map(type, value.values())) <= _SCALARS and bytes not in map(type, value.values()):
                 return value
@@ -113,15 +135,20 @@ class _Reduction:
             keys = _keys(value)
         out: dict[Any, Any] = {}
         key: Any = None
+        self.depth += 1
         try:
             for key, item in zip(keys, value.values(), strict=True):
                 out[key] = self.plain(item)
         except EncodeError as error:
             raise error.under(_segment(key)) from None
+        self.depth -= 1
         return out
 
     def _fields(self, names: Any, value: Any) -> dict[str, Any]:
+        if self.depth == _DEEPEST:
+            raise _too_deep(value)
         out: dict[str, Any] = {}
+        self.depth += 1
         for name in names:
             try:
                 item = getattr(value, name)
@@ -131,6 +158,7 @@ class _Reduction:
                 out[name] = self.plain(item)
             except EncodeError as error:
                 raise error.under(f".{name}") from None
+        self.depth -= 1
         return out
 
     def _record(self, names: list[str], head: Ext, value: Any) -> list[Any]:
@@ -138,15 +166,19 @@ class _Reduction:
 
         It can be read by name and by position.
         """
+        if self.depth == _DEEPEST:
+            raise _too_deep(value)
         kinds = set(map(type, value))
         if kinds <= _SCALARS and bytes not in kinds:
             return [head, *value]
         out: list[Any] = [head]
+        self.depth += 1
         for name, item in zip(names, value, strict=True):
             try:
                 out.append(self.plain(item))
             except EncodeError as error:
                 raise error.under(f".{name}") from None
+        self.depth -= 1
         return out
 
     def _other(self, value: Any, kind: type) -> Any:
@@ -154,6 +186,9 @@ class _Reduction:
             return self.plain(value.value)
         names = _forms.field_names(kind)
         if names is not None:
+            if _forms.lost_content(value, names):
+                reason = "only its fields would be sent, and its own content would be lost; send a dict of both"
+                raise EncodeError(reason, value)
             return self._fields(names, value)
         if issubclass(kind, msgspec.Struct):
             return self._struct(value, kind)
@@ -164,16 +199,20 @@ class _Reduction:
             if names is not None:
                 head = self.heads[kind] = names, Ext(_RECORD, _encode(names))
                 return self._record(*head, value)
-        if lost := _forms.lost_attributes(value):
+        if _forms.is_plain(value) and (lost := _forms.lost_attributes(value)):
             fields = ", ".join(f".{name}" for name in lost[:5])
-            reason = f"only its items would be sent, and {fields} would be lost; send a dict or a dataclass of both"
+            what = "items" if isinstance(value, Sized) else "value"
+            reason = f"only its {what} would be sent, and {fields} would be lost; send a dict or a dataclass of both"
             raise EncodeError(reason, value)
         if isinstance(value, tuple):
             return self._sequence(tuple(value))
         array = _arrays.to_array(value)
         if array is not None:
             return self._array(value, array)
-        simple = _forms.simple(value, kind)
+        try:
+            simple = _forms.simple(value, kind)
+        except TimeError as error:
+            raise EncodeError(str(error), value) from None
         if simple is not value:
             return self.plain(simple)
         reason = (
@@ -223,7 +262,7 @@ def encode(value: Any) -> list[Buffer]:
     except (OverflowError, UnicodeEncodeError):
         raise _locate(value) from None
     except RecursionError:
-        raise EncodeError("it is nested too deeply, or contains itself", value) from None
+        raise _too_deep(value) from None
 
 
 def decode(packed: memoryview) -> Any:
@@ -282,6 +321,11 @@ def _count(length: int, fix: int, wide: bytes, wider: bytes) -> bytes:
     return wide + length.to_bytes(2, "big") if length < 1 << 16 else wider + length.to_bytes(4, "big")
 
 
+def _too_deep(value: object) -> EncodeError:
+    reason = f"it is nested more than {_DEEPEST} levels deep, or contains itself; send a flatter value"
+    return EncodeError(reason, value)
+
+
 def _is_bytes(value: object) -> bool:
     return type(value) is bytes
 
@@ -323,7 +367,7 @@ def _is_truth(key: object) -> bool:
 
 def _segment(key: Any) -> str:
     if isinstance(key, str):
-        return f".{key}" if key.isidentifier() else f"[{_shorten(repr(key))}]"
+        return f".{key}" if len(key) <= 60 and key.isidentifier() else f"[{_shorten(repr(key))}]"
     return f"[{key!r}]"
 
 
