@@ -65,6 +65,17 @@ def check_memory(tensor: Any) -> None:
         )
 
 
+def check_pickled(torch: Any, tensor: Any) -> None:
+    """Check that torch can pickle a tensor's elements; wrappers and sparse tensors do it their own way.
+
+    Raises:
+        TensorError: the memory of the tensor was freed.
+    """
+    has_memory = tensor.layout is torch.strided and not tensor.is_nested and tensor.device.type != "meta"
+    if has_memory and not _is_wrapper(torch, tensor):
+        check_memory(tensor)
+
+
 def _ready(torch: Any, tensor: Any) -> Any:
     """Return the tensor itself, or the result that an asynchronous one waits for."""
     if hasattr(tensor, "full_tensor"):

@@ -15,20 +15,18 @@ from typing import Any, Final
 import msgspec
 from msgspec.msgpack import Ext
 
-from . import _arrays, _forms, _models
+from . import _arrays, _forms, _models, _pieces
 from ._advice import advice, type_name
 from ._memory import to_bytes
+from ._pieces import LARGE, Blob
 from ._times import TimeError
-
-Buffer = bytes | bytearray | memoryview
-
-_LARGE: Final = 1 << 16
-"""Bytes. Larger binary data is sent from its own memory instead of being copied."""
 
 _MAPS: Final = frozenset({0xDE, 0xDF})
 """The first bytes of maps with a count of 16 or 32 bits."""
 _RECORD: Final = 2
 """The extension at the start of a list whose items have names; it holds the array of names."""
+
+Buffer = _pieces.Buffer
 
 _DEEPEST: Final = 128
 """The most levels of lists and dicts in a value, as in Rust."""
@@ -67,18 +65,8 @@ class TooLargeError(Exception):
     """A value has more bytes than a frame may have."""
 
 
-class _Blob:
-    """Binary data that is not copied into the message: its MessagePack prefix, and the data."""
-
-    __slots__ = ("data", "prefix")
-
-    def __init__(self, prefix: bytes, data: Buffer) -> None:
-        self.prefix = prefix
-        self.data = data
-
-
 class _Reduction:
-    """One conversion. It records whether a `_Blob` occurred; the result is then sent in pieces.
+    """One conversion. It records whether a `Blob` occurred; the result is then sent in pieces.
 
     It caches the names of tuple classes, because a table may have one named tuple per row.
     """
@@ -91,12 +79,12 @@ class _Reduction:
         self.heads: dict[type, tuple[list[str], Ext]] = {}
 
     def plain(self, value: Any) -> Any:
-        """Reduce a value to None, bool, int, float, str, bytes, list, dict, `Ext` and `_Blob`."""
+        """Reduce a value to None, bool, int, float, str, bytes, list, dict, `Ext` and `Blob`."""
         kind = type(value)
         if kind in _SCALARS:
-            if kind is bytes and len(value) >= _LARGE:
+            if kind is bytes and len(value) >= LARGE:
                 self.blobs = True
-                return _Blob(b"\xc6" + len(value).to_bytes(4, "big"), value)
+                return Blob(b"\xc6" + len(value).to_bytes(4, "big"), value)
             return value
         if kind is list or kind is tuple:
             return self._sequence(value)
@@ -111,7 +99,7 @@ class _Reduction:
         if self.depth == _DEEPEST:
             raise _too_deep(value)
         kinds = set(map(type, value))
-        if kinds <= _SCALARS and (bytes not in kinds or sum(map(len, filter(_is_bytes, value))) < _LARGE):
+        if kinds <= _SCALARS and (bytes not in kinds or sum(map(len, filter(_is_bytes, value))) < LARGE):
             return value
         out: list[Any] = []
         add, plain = out.append, self.plain
@@ -237,10 +225,10 @@ class _Reduction:
         size = len(prefix) + len(array.elements)
         if size >= 1 << 32:
             raise EncodeError("an array of 4 GiB or more does not fit into a message", value)
-        if size < _LARGE:
+        if size < LARGE:
             return Ext(1, prefix + bytes(array.elements))
         self.blobs = True
-        return _Blob(b"\xc9" + size.to_bytes(4, "big") + b"\x01" + prefix, array.elements)
+        return Blob(b"\xc9" + size.to_bytes(4, "big") + b"\x01" + prefix, array.elements)
 
 
 def encode(value: Any) -> list[Buffer]:
@@ -257,8 +245,8 @@ def encode(value: Any) -> list[Buffer]:
         if not reduction.blobs:
             return [_encode(plain)]
         parts: list[Buffer] = []
-        _write(plain, parts)
-        return _compact(parts)
+        _pieces.write(plain, parts)
+        return _pieces.compact(parts)
     except (OverflowError, UnicodeEncodeError):
         raise _locate(value) from None
     except RecursionError:
@@ -279,46 +267,6 @@ def decode_owned(packed: memoryview) -> Any:
 
 def _member(packed: memoryview) -> Any:
     return to_bytes(packed[5:]) if packed[0] == 0xC6 else _decode_owned(packed)
-
-
-def _write(plain: Any, parts: list[Buffer]) -> None:
-    kind = type(plain)
-    if kind is _Blob:
-        parts += (plain.prefix, plain.data)
-    elif kind is list or kind is tuple:
-        parts.append(_count(len(plain), 0x90, b"\xdc", b"\xdd"))
-        for item in plain:
-            _write(item, parts)
-    elif kind is dict:
-        parts.append(_count(len(plain), 0x80, b"\xde", b"\xdf"))
-        for key, item in plain.items():
-            parts.append(_encode(key))
-            _write(item, parts)
-    else:
-        parts.append(_encode(plain))
-
-
-def _compact(parts: list[Buffer]) -> list[Buffer]:
-    """Join small neighbours, so that a message has few pieces."""
-    out: list[Buffer] = []
-    small: list[Buffer] = []
-    for part in parts:
-        if len(part) < _LARGE:
-            small.append(part)
-            continue
-        if small:
-            out.append(b"".join(small))
-            small = []
-        out.append(part)
-    if small:
-        out.append(b"".join(small))
-    return out
-
-
-def _count(length: int, fix: int, wide: bytes, wider: bytes) -> bytes:
-    if length < 16:
-        return bytes((fix | length,))
-    return wide + length.to_bytes(2, "big") if length < 1 << 16 else wider + length.to_bytes(4, "big")
 
 
 def _too_deep(value: object) -> EncodeError:

@@ -39,8 +39,7 @@ def _reduce(thing: Any, storing: Storing | None) -> Any:
     """Return how to pickle an object that has a name on other workers; None for others."""
     if isinstance(thing, _NAMED):
         return _payload.reference(thing)
-    torch = sys.modules.get("torch")
-    if torch is not None and type(thing) in (getattr(torch, "Tensor", None), getattr(torch.nn, "Parameter", None)):
+    if hasattr(type(thing), "untyped_storage"):
         _check_tensor(thing)
     if storing is not None:
         if type(thing) is storing.kind:
@@ -53,11 +52,10 @@ def _reduce(thing: Any, storing: Storing | None) -> Any:
 
 def _check_tensor(tensor: Any) -> None:
     """Refuse a tensor whose memory was freed: torch would pickle whatever is there."""
-    if tensor.layout is sys.modules["torch"].strided and tensor.device.type != "meta":
-        try:
-            _tensors.check_memory(tensor)
-        except _tensors.TensorError as error:
-            raise pickle.PicklingError(str(error)) from None
+    try:
+        _tensors.check_pickled(sys.modules["torch"], tensor)
+    except _tensors.TensorError as error:
+        raise pickle.PicklingError(str(error)) from None
 
 
 def dumps(value: Any, prefix: bytes = b"", storing: Storing | None = None) -> memoryview:
