@@ -114,4 +114,8 @@ fn a_result_is_read_at_every_depth_that_an_argument_may_have() {
     bytes.insert(0, 0x91);
     let words = refused::<serde_json::Value>(bytes);
     assert!(words.contains("128 levels") && words.len() < 600, "{words}");
+    // The dimensions of an array are levels too, where it is read as lists.
+    let array = |levels| [vec![0x91; levels], empty_rows(1)].concat();
+    value::decode::<serde_json::Value>(&array(126).into()).unwrap();
+    assert!(refused::<serde_json::Value>(array(127)).contains("128 levels"));
 }

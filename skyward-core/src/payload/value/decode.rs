@@ -66,9 +66,10 @@ impl<'de> Decoder<'de> {
                 None => self.list(length, visitor),
             },
             Token::Dict(length) => self.dict(length, visitor),
-            Token::Ext(ARRAY, body) => {
-                ArrayView::parse(body).and_then(|view| view.as_sequences(&self.shared)?.deserialize_any(visitor))
-            }
+            Token::Ext(ARRAY, body) => ArrayView::parse(body).and_then(|view| {
+                self.check_depth(view.levels())?;
+                view.as_sequences(&self.shared)?.deserialize_any(visitor)
+            }),
             Token::Ext(..) => Err(DecodeError::custom("the extension has no known type")),
         };
         value.map_err(|error| error.in_value(start))
@@ -107,11 +108,17 @@ impl<'de> Decoder<'de> {
         })
     }
 
-    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, DecodeError>) -> Result<T, DecodeError> {
-        if self.depth == MAX_DEPTH {
-            return Err(DecodeError::expected(format_args!("at most {MAX_DEPTH} levels"), "more")
-                .with_hint("return a flatter value from Python"));
+    /// Checks that this many more levels are not too deep.
+    fn check_depth(&self, levels: usize) -> Result<(), DecodeError> {
+        if self.depth as usize + levels <= MAX_DEPTH as usize {
+            return Ok(());
         }
+        Err(DecodeError::expected(format_args!("at most {MAX_DEPTH} levels"), "more")
+            .with_hint("return a flatter value from Python"))
+    }
+
+    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, DecodeError>) -> Result<T, DecodeError> {
+        self.check_depth(1)?;
         self.depth += 1;
         let value = read(self);
         self.depth -= 1;

@@ -54,6 +54,11 @@ impl<'de> ArrayView<'de> {
         &self.shape
     }
 
+    /// The number of levels of its nested sequences.
+    pub(super) fn levels(&self) -> usize {
+        self.shape.len() + usize::from(self.dtype.starts_with("complex"))
+    }
+
     pub(super) fn into_shape(self) -> Vec<usize> {
         self.shape
     }
