@@ -14,7 +14,7 @@ _PLAIN: Final = (
     *(str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset, deque),
     *(UserDict, UserList, UserString, datetime.date, datetime.time, datetime.timedelta),
 )
-_plain_nothing: Final = object()
+_NOTHING: Final = object()
 
 
 def field_names(kind: type) -> list[str] | None:
@@ -44,7 +44,7 @@ def lost_attributes(value: object) -> list[str]:
     """
     attributes = getattr(value, "__dict__", None) or {}
     mapping = value if isinstance(value, dict | UserDict) else {}
-    own = ("data",) if isinstance(value, UserDict) else ()
+    own = ("data",) if isinstance(value, UserDict | UserList | UserString) else ()
     names = [name for name in attributes if type(name) is str and not name.startswith("_") and name not in own]
     lost = [name for name in names if name not in mapping or mapping[name] is not attributes[name]]
     return lost + [name for name in _slots(type(value)) if hasattr(value, name)]
@@ -71,7 +71,7 @@ def lost_content(value: Any, names: list[str]) -> bool:
         return False
     if isinstance(value, dict | UserDict):
         fields = {name: getattr(value, name, None) for name in names}
-        return any(type(key) is not str or fields.get(key, _plain_nothing) is not value[key] for key in value)
+        return any(type(key) is not str or fields.get(key, _NOTHING) is not value[key] for key in value)
     return not hasattr(value, "__len__") or len(value) > 0
 
 

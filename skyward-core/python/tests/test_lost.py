@@ -90,6 +90,11 @@ def test_attributes_of_numbers_texts_and_arrays_are_not_lost() -> None:
     assert there(numbers) == [1]
 
 
+def test_advice_for_the_library_s_own_classes_stays() -> None:
+    refused(collections.UserList([1]), "send its `.data`")
+    refused(collections.UserString("a"), "send its `.data`")
+
+
 def test_a_mapped_file_is_an_array(tmp_path: Any) -> None:
     mapped: Any = np.memmap(tmp_path / "x", "u1", "w+", shape=(3,))
     assert there(mapped) == there(np.zeros(3, "u1"))
