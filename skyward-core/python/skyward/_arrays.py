@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from . import _times
+from . import _labels, _tensors, _times
 from ._memory import allocate
 
 _DTYPES: Final = frozenset(
@@ -70,11 +70,13 @@ def to_array(value: Any) -> Array | None:
         numpy = sys.modules.get("numpy")
         if numpy is None or not (hasattr(kind, "__array__") and hasattr(kind, "shape")):
             return None
+        if lost := _labels.lost(value, kind):
+            raise ArrayError(lost)
         items = _items(value, kind)
         if items is not None:
             return Array(b"", None, items)
         return _numpy(value if isinstance(value, numpy.ndarray) else numpy.asarray(value))
-    except (ArrayError, _times.TimeError) as error:
+    except (ArrayError, _tensors.TensorError, _times.TimeError) as error:
         from ._values import EncodeError
 
         raise EncodeError(str(error), value) from None
@@ -173,8 +175,6 @@ def _numpy(array: Any) -> Array:
             "the mask of a masked array would be lost; send `.filled(…)` with a value for masked items, or "
             "`.tolist()`, which has None for them"
         )
-    if hasattr(array, "unit") or hasattr(array, "units"):
-        raise ArrayError("the array's unit would be lost; send its numbers, in the unit that Rust expects")
     if dtype.kind in "mM":
         return Array(b"", None, _times.plain(array))
     name = dtype.name
@@ -200,23 +200,11 @@ def _record(dtype: Any, what: str, name: str) -> str:
 
 
 def _tensor(torch: Any, tensor: Any) -> Array:
-    if tensor.is_sparse or tensor.layout is not torch.strided:
-        raise ArrayError("a sparse tensor cannot be sent; use `.to_dense()`")
-    if tensor.is_quantized:
-        raise ArrayError("a quantised tensor cannot be sent; use `.dequantize()`")
-    if tensor.device.type == "meta":
-        raise ArrayError("a meta tensor has no elements")
-    if hasattr(tensor, "full_tensor"):
-        raise ArrayError("only a part of a distributed tensor is on this rank; call `.full_tensor()` on every rank")
-    host = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    host = _tensors.host_copy(torch, tensor)
     name = str(host.dtype).removeprefix("torch.")
     if name not in _DTYPES and name not in _EXTENDED:
         raise ArrayError(f"a tensor of dtype {host.dtype} cannot be sent; convert it with `.to(...)`")
-    # Read the elements from memory: NumPy may be missing, and lacks bfloat16 and float8.
-    import ctypes
-
-    size = host.numel() * host.element_size()
-    return Array(_describe(name, host.shape), ctypes.string_at(host.data_ptr(), size) if size else b"")
+    return Array(_describe(name, host.shape), _tensors.elements(torch, host))
 
 
 def _jax(value: Any) -> Array:
@@ -231,8 +219,9 @@ def _jax(value: Any) -> Array:
         value = value.addressable_data(0)
     try:
         return _numpy(numpy.asarray(value))
-    except TypeError as error:
-        raise ArrayError(str(error).splitlines()[0]) from None
+    except (TypeError, RuntimeError) as error:
+        # An array without plain elements, or one that was deleted or given away.
+        raise ArrayError(str(error).partition("\n")[0]) from None
 
 
 def _describe(name: str, shape: Any) -> bytes:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections import abc
-from typing import Any
+from collections import UserDict, UserList, UserString, abc, deque
+from typing import Any, Final
 
+from . import _times
 from ._advice import type_name
+
+_PLAIN: Final = (
+    *(str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset, deque),
+    *(UserDict, UserList, UserString, datetime.date, datetime.time, datetime.timedelta),
+)
+_NOTHING: Final = object()
 
 
 def field_names(kind: type) -> list[str] | None:
@@ -31,15 +38,41 @@ def record_names(kind: type, items: int) -> list[str] | None:
 
 
 def lost_attributes(value: object) -> list[str]:
-    """Return the public attributes of a container's subclass; only the items are sent.
+    """Return the public attributes of an object of a subclass, of whose value they are no part.
 
     Do not call this for tuples with names: like dataclasses, they are sent by their fields alone.
     """
-    attributes = getattr(value, "__dict__", None)
-    if not attributes or not isinstance(value, list | tuple | dict | set | frozenset):
-        return []
-    mapping = value if isinstance(value, dict) else ()
-    return [name for name in attributes if not name.startswith("_") and name not in mapping]
+    attributes = getattr(value, "__dict__", None) or {}
+    mapping = value if isinstance(value, dict | UserDict) else {}
+    own = ("data",) if isinstance(value, UserDict | UserList | UserString) else ()
+    names = [name for name in attributes if type(name) is str and not name.startswith("_") and name not in own]
+    lost = [name for name in names if name not in mapping or mapping[name] is not attributes[name]]
+    return lost + [name for name in _slots(type(value)) if hasattr(value, name)]
+
+
+def _slots(kind: type) -> list[str]:
+    """Return the public slots of a type; built-in types have none."""
+    names = [base.__dict__.get("__slots__", ()) for base in kind.__mro__]
+    flat = [name for found in names for name in ((found,) if isinstance(found, str) else found)]
+    return [name for name in flat if not name.startswith("_")]
+
+
+def is_plain(value: object) -> bool:
+    """Return whether an object is a value by itself: a number, a text, a time, or a container."""
+    return isinstance(value, _PLAIN) or _is_a(type(value), "array.array")
+
+
+def lost_content(value: Any, names: list[str]) -> bool:
+    """Return whether an object with fields is a value by itself, which its fields do not have.
+
+    The entries of a dict may be its fields, as in the outputs of models of `transformers`.
+    """
+    if not is_plain(value):
+        return False
+    if isinstance(value, dict | UserDict):
+        fields = {name: getattr(value, name, None) for name in names}
+        return any(type(key) is not str or fields.get(key, _NOTHING) is not value[key] for key in value)
+    return not hasattr(value, "__len__") or len(value) > 0
 
 
 def is_model(kind: type) -> bool:
@@ -68,7 +101,7 @@ def simple(value: Any, kind: type) -> Any:
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
         return _rfc3339(value.isoformat())
     if isinstance(value, datetime.timedelta):
-        return value.total_seconds()
+        return _times.span(value)
     if isinstance(value, os.PathLike):
         return os.fsdecode(value)
     if _is_a(kind, "uuid.UUID", "decimal.Decimal"):

@@ -1,8 +1,9 @@
-"""NumPy's times: convert them to the same forms as `datetime`, whatever their unit."""
+"""Times of NumPy and spans: convert them to the forms of `datetime`, with all of their digits."""
 
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from typing import Any, Final
 
 _DAYS: Final = frozenset({"Y", "M", "W", "D"})
@@ -13,12 +14,31 @@ _PARTS: Final = {"ms": 10**3, "us": 10**6, "ns": 10**9, "ps": 10**12, "fs": 10**
 _NARROW: Final = frozenset({"ns", "ps", "fs", "as", "generic"})
 """Units that cannot represent years outside 0 to 9999; some cannot be converted to years."""
 
+_MICROSECOND: Final = timedelta(microseconds=1)
 _MISSING: Final = -(1 << 63)
 """The representation of NaT in memory."""
 
 
 class TimeError(ValueError):
     """A time cannot be sent."""
+
+
+def span(value: timedelta) -> float | None:
+    """Convert a span to seconds.
+
+    Raises:
+        TimeError: a float of seconds cannot hold all digits, or the span has months or years.
+    """
+    for name in ("years", "months"):
+        if getattr(value, name, 0):
+            raise TimeError(f"{name} have no fixed length in seconds; send them apart, as numbers")
+    convert = getattr(value, "to_timedelta64", None)
+    if callable(convert):
+        # A class of pandas with nanoseconds.
+        found: float | None = plain(sys.modules["numpy"].asarray(convert()))
+        return found
+    whole = timedelta.__floordiv__(value, _MICROSECOND)
+    return _quotient(whole, 1, 10**6)
 
 
 def plain(array: Any) -> Any:
@@ -32,8 +52,8 @@ def plain(array: Any) -> Any:
         time is RFC 3339 text, a span is a float in seconds, NaT is None.
 
     Raises:
-        TimeError: a year does not have four digits, or a span is in months, in years, or without a
-            unit.
+        TimeError: a year does not have four digits, a float of seconds cannot hold all digits of a
+            span, or a span is in months, in years, or without a unit.
     """
     numpy = sys.modules["numpy"]
     # Use the machine's byte order, because NumPy formats no other.
@@ -76,5 +96,20 @@ def _seconds(numpy: Any, array: Any) -> list[float | None]:
     elif not whole and not numpy.isnat(array).all():
         named = {"Y": "years have", "M": "months have"}.get(unit, "numbers without a unit have")
         raise TimeError(f"{named} no fixed length in seconds; convert them, for example with `.astype('m8[D]')`")
+    numbers = array.astype("i8").tolist()
+    return [None if number == _MISSING else _quotient(number, whole, part) for number in numbers]
+
+
+def _quotient(number: int, whole: int, part: int) -> float:
+    """Return `number * whole / part` seconds, from which `number * whole` can be restored."""
     # Divide ints, because their quotient is rounded only once.
-    return [None if number == _MISSING else number * whole / part for number in array.astype("i8").tolist()]
+    seconds = number * whole / part
+    up, down = seconds.as_integer_ratio()
+    if abs(up * part - number * whole * down) * 2 >= down:
+        unit = next(name for name, parts in {"s": 1, **_PARTS}.items() if parts == part)
+        raise TimeError(
+            f"{number * whole} {unit} have more digits than a float of seconds can hold; send whole numbers of a unit: "
+            f"`x // timedelta(microseconds=1)`, `.astype('timedelta64[{unit}]').astype('int64')` of NumPy, or "
+            "`.value` of pandas"
+        )
+    return seconds

@@ -7,6 +7,7 @@ cannot read, such as keys of any type, and timestamps.
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from datetime import date, time
 from enum import Enum
 from typing import Any, Final
@@ -14,19 +15,23 @@ from typing import Any, Final
 import msgspec
 from msgspec.msgpack import Ext
 
-from . import _arrays, _forms, _models
+from . import _arrays, _forms, _models, _pieces
 from ._advice import advice, type_name
 from ._memory import to_bytes
-
-Buffer = bytes | bytearray | memoryview
-
-_LARGE: Final = 1 << 16
-"""Bytes. Larger binary data is sent from its own memory instead of being copied."""
+from ._pieces import LARGE, Blob
+from ._times import TimeError
 
 _MAPS: Final = frozenset({0xDE, 0xDF})
 """The first bytes of maps with a count of 16 or 32 bits."""
 _RECORD: Final = 2
 """The extension at the start of a list whose items have names; it holds the array of names."""
+
+Buffer = _pieces.Buffer
+
+_DEEPEST: Final = 128
+"""The most levels of lists and dicts in a value, as in Rust."""
+_SHOWN: Final = 8
+"""The number of segments of a long path that are shown at its start and at its end."""
 
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 _KEYS: Final = frozenset({str, int})
@@ -40,11 +45,19 @@ class EncodeError(Exception):
         super().__init__(reason)
         self.reason = reason
         self.value_type = type_name(type(value))
-        self.path = path
+        self._segments = [path] if path else []
+
+    @property
+    def path(self) -> str:
+        """The path of the value, whose middle is left out if it is long."""
+        segments = self._segments[::-1]
+        if len(segments) > 2 * _SHOWN:
+            segments[_SHOWN:-_SHOWN] = ["…"]
+        return "".join(segments)
 
     def under(self, segment: str) -> EncodeError:
         """Return the same error with the path as seen from the container of the value."""
-        self.path = segment + self.path
+        self._segments.append(segment)
         return self
 
 
@@ -52,35 +65,26 @@ class TooLargeError(Exception):
     """A value has more bytes than a frame may have."""
 
 
-class _Blob:
-    """Binary data that is not copied into the message: its MessagePack prefix, and the data."""
-
-    __slots__ = ("data", "prefix")
-
-    def __init__(self, prefix: bytes, data: Buffer) -> None:
-        self.prefix = prefix
-        self.data = data
-
-
 class _Reduction:
-    """One conversion. It records whether a `_Blob` occurred; the result is then sent in pieces.
+    """One conversion. It records whether a `Blob` occurred; the result is then sent in pieces.
 
     It caches the names of tuple classes, because a table may have one named tuple per row.
     """
 
-    __slots__ = ("blobs", "heads")
+    __slots__ = ("blobs", "depth", "heads")
 
     def __init__(self) -> None:
         self.blobs = False
+        self.depth = 0
         self.heads: dict[type, tuple[list[str], Ext]] = {}
 
     def plain(self, value: Any) -> Any:
-        """Reduce a value to None, bool, int, float, str, bytes, list, dict, `Ext` and `_Blob`."""
+        """Reduce a value to None, bool, int, float, str, bytes, list, dict, `Ext` and `Blob`."""
         kind = type(value)
         if kind in _SCALARS:
-            if kind is bytes and len(value) >= _LARGE:
+            if kind is bytes and len(value) >= LARGE:
                 self.blobs = True
-                return _Blob(b"\xc6" + len(value).to_bytes(4, "big"), value)
+                return Blob(b"\xc6" + len(value).to_bytes(4, "big"), value)
             return value
         if kind is list or kind is tuple:
             return self._sequence(value)
@@ -92,19 +96,25 @@ class _Reduction:
         return self._other(value, kind)
 
     def _sequence(self, value: Any) -> Any:
+        if self.depth == _DEEPEST:
+            raise _too_deep(value)
         kinds = set(map(type, value))
-        if kinds <= _SCALARS and (bytes not in kinds or sum(map(len, filter(_is_bytes, value))) < _LARGE):
+        if kinds <= _SCALARS and (bytes not in kinds or sum(map(len, filter(_is_bytes, value))) < LARGE):
             return value
         out: list[Any] = []
         add, plain = out.append, self.plain
+        self.depth += 1
         try:
             for item in value:
                 add(plain(item))
         except EncodeError as error:
             raise error.under(f"[{len(out)}]") from None
+        self.depth -= 1
         return out
 
     def _mapping(self, value: dict[Any, Any]) -> Any:
+        if self.depth == _DEEPEST:
+            raise _too_deep(value)
         if set(map(type, value)) <= _KEYS:
             if set(map(type, value.values())) <= _SCALARS and bytes not in map(type, value.values()):
                 return value
@@ -113,15 +123,20 @@ class _Reduction:
             keys = _keys(value)
         out: dict[Any, Any] = {}
         key: Any = None
+        self.depth += 1
         try:
             for key, item in zip(keys, value.values(), strict=True):
                 out[key] = self.plain(item)
         except EncodeError as error:
             raise error.under(_segment(key)) from None
+        self.depth -= 1
         return out
 
     def _fields(self, names: Any, value: Any) -> dict[str, Any]:
+        if self.depth == _DEEPEST:
+            raise _too_deep(value)
         out: dict[str, Any] = {}
+        self.depth += 1
         for name in names:
             try:
                 item = getattr(value, name)
@@ -131,6 +146,7 @@ class _Reduction:
                 out[name] = self.plain(item)
             except EncodeError as error:
                 raise error.under(f".{name}") from None
+        self.depth -= 1
         return out
 
     def _record(self, names: list[str], head: Ext, value: Any) -> list[Any]:
@@ -138,15 +154,19 @@ class _Reduction:
 
         It can be read by name and by position.
         """
+        if self.depth == _DEEPEST:
+            raise _too_deep(value)
         kinds = set(map(type, value))
         if kinds <= _SCALARS and bytes not in kinds:
             return [head, *value]
         out: list[Any] = [head]
+        self.depth += 1
         for name, item in zip(names, value, strict=True):
             try:
                 out.append(self.plain(item))
             except EncodeError as error:
                 raise error.under(f".{name}") from None
+        self.depth -= 1
         return out
 
     def _other(self, value: Any, kind: type) -> Any:
@@ -154,6 +174,9 @@ class _Reduction:
             return self.plain(value.value)
         names = _forms.field_names(kind)
         if names is not None:
+            if _forms.lost_content(value, names):
+                reason = "only its fields would be sent, and its own content would be lost; send a dict of both"
+                raise EncodeError(reason, value)
             return self._fields(names, value)
         if issubclass(kind, msgspec.Struct):
             return self._struct(value, kind)
@@ -164,16 +187,20 @@ class _Reduction:
             if names is not None:
                 head = self.heads[kind] = names, Ext(_RECORD, _encode(names))
                 return self._record(*head, value)
-        if lost := _forms.lost_attributes(value):
+        if _forms.is_plain(value) and (lost := _forms.lost_attributes(value)):
             fields = ", ".join(f".{name}" for name in lost[:5])
-            reason = f"only its items would be sent, and {fields} would be lost; send a dict or a dataclass of both"
+            what = "items" if isinstance(value, Sized) else "value"
+            reason = f"only its {what} would be sent, and {fields} would be lost; send a dict or a dataclass of both"
             raise EncodeError(reason, value)
         if isinstance(value, tuple):
             return self._sequence(tuple(value))
         array = _arrays.to_array(value)
         if array is not None:
             return self._array(value, array)
-        simple = _forms.simple(value, kind)
+        try:
+            simple = _forms.simple(value, kind)
+        except TimeError as error:
+            raise EncodeError(str(error), value) from None
         if simple is not value:
             return self.plain(simple)
         reason = (
@@ -198,10 +225,10 @@ class _Reduction:
         size = len(prefix) + len(array.elements)
         if size >= 1 << 32:
             raise EncodeError("an array of 4 GiB or more does not fit into a message", value)
-        if size < _LARGE:
+        if size < LARGE:
             return Ext(1, prefix + bytes(array.elements))
         self.blobs = True
-        return _Blob(b"\xc9" + size.to_bytes(4, "big") + b"\x01" + prefix, array.elements)
+        return Blob(b"\xc9" + size.to_bytes(4, "big") + b"\x01" + prefix, array.elements)
 
 
 def encode(value: Any) -> list[Buffer]:
@@ -218,12 +245,12 @@ def encode(value: Any) -> list[Buffer]:
         if not reduction.blobs:
             return [_encode(plain)]
         parts: list[Buffer] = []
-        _write(plain, parts)
-        return _compact(parts)
+        _pieces.write(plain, parts)
+        return _pieces.compact(parts)
     except (OverflowError, UnicodeEncodeError):
         raise _locate(value) from None
     except RecursionError:
-        raise EncodeError("it is nested too deeply, or contains itself", value) from None
+        raise _too_deep(value) from None
 
 
 def decode(packed: memoryview) -> Any:
@@ -242,44 +269,9 @@ def _member(packed: memoryview) -> Any:
     return to_bytes(packed[5:]) if packed[0] == 0xC6 else _decode_owned(packed)
 
 
-def _write(plain: Any, parts: list[Buffer]) -> None:
-    kind = type(plain)
-    if kind is _Blob:
-        parts += (plain.prefix, plain.data)
-    elif kind is list or kind is tuple:
-        parts.append(_count(len(plain), 0x90, b"\xdc", b"\xdd"))
-        for item in plain:
-            _write(item, parts)
-    elif kind is dict:
-        parts.append(_count(len(plain), 0x80, b"\xde", b"\xdf"))
-        for key, item in plain.items():
-            parts.append(_encode(key))
-            _write(item, parts)
-    else:
-        parts.append(_encode(plain))
-
-
-def _compact(parts: list[Buffer]) -> list[Buffer]:
-    """Join small neighbours, so that a message has few pieces."""
-    out: list[Buffer] = []
-    small: list[Buffer] = []
-    for part in parts:
-        if len(part) < _LARGE:
-            small.append(part)
-            continue
-        if small:
-            out.append(b"".join(small))
-            small = []
-        out.append(part)
-    if small:
-        out.append(b"".join(small))
-    return out
-
-
-def _count(length: int, fix: int, wide: bytes, wider: bytes) -> bytes:
-    if length < 16:
-        return bytes((fix | length,))
-    return wide + length.to_bytes(2, "big") if length < 1 << 16 else wider + length.to_bytes(4, "big")
+def _too_deep(value: object) -> EncodeError:
+    reason = f"it is nested more than {_DEEPEST} levels deep, or contains itself; send a flatter value"
+    return EncodeError(reason, value)
 
 
 def _is_bytes(value: object) -> bool:
@@ -323,7 +315,7 @@ def _is_truth(key: object) -> bool:
 
 def _segment(key: Any) -> str:
     if isinstance(key, str):
-        return f".{key}" if key.isidentifier() else f"[{_shorten(repr(key))}]"
+        return f".{key}" if len(key) <= 60 and key.isidentifier() else f"[{_shorten(repr(key))}]"
     return f"[{key!r}]"
 
 

@@ -7,11 +7,13 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import functools
 import math
 import pathlib
 import re
 import types
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -211,7 +213,24 @@ def test_what_cannot_be_converted_is_named(value: Any, path: str, kind: str) -> 
 def test_a_value_that_contains_itself_is_refused() -> None:
     value: list[Any] = []
     value.append(value)
-    assert refused({"a": value}) == ("", "dict")
+    path, kind = refused({"a": value}, "contains itself")
+    assert (path, kind) == (".a" + "[0]" * 7 + "…" + "[0]" * 8, "list")
+
+
+def test_a_value_is_as_deep_as_rust_reads_it() -> None:
+    def nested(levels: int, last: Any, wrap: Callable[[Any], Any]) -> Any:
+        return functools.reduce(lambda inner, _: wrap(inner), range(levels), last)
+
+    wraps: list[Callable[[Any], Any]] = [lambda x: [x], lambda x: (x,), lambda x: {"k" * 99: x}, Point, Struct]
+    wraps += [lambda x: Pair(1, x), lambda x: collections.deque([x])]
+    for wrap in wraps:
+        assert packed(nested(128, 1, wrap))
+        last: Any
+        for last in (1, "text", bytes(1 << 16), [], {}):
+            path, _ = refused([nested(128, last, wrap)], "more than 128 levels")
+            assert len(path) < 20 * 70
+    # Neighbours do not add to the depth.
+    assert packed([nested(100, 1, wrap) for wrap in wraps] * 3)
 
 
 def test_pydantic_models_are_maps_of_their_fields() -> None:

@@ -26,14 +26,15 @@ pub struct Args {
     buffer: Vec<u8>,
     /// One more entry with large bytes, after a gap for the other entries.
     large: Option<Memory>,
-    count: u32,
+    /// The names of the arguments, of which none may occur twice.
+    names: Vec<Box<str>>,
     failure: Option<Error>,
 }
 
 impl Args {
     /// No arguments.
     pub fn new() -> Self {
-        Self { buffer: vec![MAP32, 0, 0, 0, 0], large: None, count: 0, failure: None }
+        Self { buffer: vec![MAP32, 0, 0, 0, 0], large: None, names: Vec::new(), failure: None }
     }
 
     /// Adds an argument. If the value cannot be serialised, [`encode`](Self::encode) fails, and
@@ -81,8 +82,9 @@ impl Args {
         if self.large.is_none()
             && let Some(large) = large_entry(name, bytes)
         {
-            self.large = Some(large);
-            self.count += 1;
+            if self.claim(name) {
+                self.large = Some(large);
+            }
             return self;
         }
         self.push(name, "bytes", |buffer| rmp::encode::write_bin(buffer, bytes))
@@ -92,12 +94,14 @@ impl Args {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`] for the first argument that could not be serialised.
+    /// [`ErrorKind::Argument`] for the first argument that could not be serialised, or whose name
+    /// another argument has.
     pub fn encode(mut self) -> Result<Bytes> {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
-        self.buffer[1..HEADER].copy_from_slice(&self.count.to_be_bytes());
+        let count = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        self.buffer[1..HEADER].copy_from_slice(&count.to_be_bytes());
         let Some(mut large) = self.large else { return Ok(self.buffer.into()) };
         match GAP.checked_sub(self.buffer.len()) {
             Some(start) => {
@@ -122,18 +126,32 @@ impl Args {
                 .with_context("type", type_name)
                 .with_hint("arguments are serde types that MessagePack can represent: see the guide page on payloads")
         };
+        if !self.claim(name) {
+            return self;
+        }
         let length = self.buffer.len();
         let written = rmp::encode::write_str(&mut self.buffer, name)
             .map_err(|error| failed(&error))
             .and_then(|()| write(&mut self.buffer).map_err(|error| failed(&error)));
-        match written {
-            Ok(()) => self.count += 1,
-            Err(error) => {
-                self.buffer.truncate(length);
-                self.failure.get_or_insert(error);
-            }
+        if let Err(error) = written {
+            self.buffer.truncate(length);
+            self.failure.get_or_insert(error);
         }
         self
+    }
+
+    /// Takes a name, unless another argument has it.
+    fn claim(&mut self, name: &str) -> bool {
+        let free = !self.names.iter().any(|taken| **taken == *name);
+        if free {
+            self.names.push(name.into());
+        } else {
+            self.failure.get_or_insert_with(|| {
+                Error::new(ErrorKind::Argument, format!("the argument `{name}` is given twice"))
+                    .with_hint("give each parameter of the Python function at most one value")
+            });
+        }
+        free
     }
 }
 
@@ -143,7 +161,7 @@ impl Clone for Args {
         if let Some(large) = &self.large {
             buffer.extend_from_slice(&large.filled()[GAP..]);
         }
-        Self { buffer, large: None, count: self.count, failure: self.failure.clone() }
+        Self { buffer, large: None, names: self.names.clone(), failure: self.failure.clone() }
     }
 }
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
-from .. import _payload
+from .. import _payload, _tensors
 from .._values import Buffer
 from .arrays import Reference, Storing, Unstored
 from .errors import CallError
@@ -38,6 +39,8 @@ def _reduce(thing: Any, storing: Storing | None) -> Any:
     """Return how to pickle an object that has a name on other workers; None for others."""
     if isinstance(thing, _NAMED):
         return _payload.reference(thing)
+    if hasattr(type(thing), "untyped_storage"):
+        _check_tensor(thing)
     if storing is not None:
         if type(thing) is storing.kind:
             return storing.reduce(thing)
@@ -45,6 +48,14 @@ def _reduce(thing: Any, storing: Storing | None) -> Any:
             storing.holds.extend(thing.holds)
             return thing.reduced
     return None
+
+
+def _check_tensor(tensor: Any) -> None:
+    """Refuse a tensor whose memory was freed: torch would pickle whatever is there."""
+    try:
+        _tensors.check_pickled(sys.modules["torch"], tensor)
+    except _tensors.TensorError as error:
+        raise pickle.PicklingError(str(error)) from None
 
 
 def dumps(value: Any, prefix: bytes = b"", storing: Storing | None = None) -> memoryview:

@@ -5,16 +5,22 @@ use serde::forward_to_deserialize_any;
 
 use super::elements::Elements;
 use super::error::DecodeError;
+use super::shared::Shared;
 
 /// A sequence of the bytes.
-pub(super) struct ByteList<'de> {
+pub(super) struct ByteList<'a, 'de> {
     bytes: &'de [u8],
+    shared: &'a Shared,
     next: usize,
 }
 
-impl<'de> ByteList<'de> {
-    pub(super) fn visit<V: Visitor<'de>>(bytes: &'de [u8], visitor: V) -> Result<V::Value, DecodeError> {
-        let mut list = Self { bytes, next: 0 };
+impl<'a, 'de> ByteList<'a, 'de> {
+    pub(super) fn visit<V: Visitor<'de>>(
+        bytes: &'de [u8],
+        shared: &'a Shared,
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
+        let mut list = Self { bytes, shared, next: 0 };
         let value = visitor.visit_seq(&mut list)?;
         if list.next < bytes.len() {
             return Err(DecodeError::invalid_length(bytes.len(), &Elements(list.next)));
@@ -23,12 +29,13 @@ impl<'de> ByteList<'de> {
     }
 }
 
-impl<'de> SeqAccess<'de> for ByteList<'de> {
+impl<'de> SeqAccess<'de> for ByteList<'_, 'de> {
     type Error = DecodeError;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, DecodeError> {
         let Some(byte) = self.bytes.get(self.next) else { return Ok(None) };
         self.next += 1;
+        self.shared.take::<S::Value>()?;
         seed.deserialize(Byte { byte: *byte, all: self.bytes }).map(Some)
     }
 

@@ -1,30 +1,43 @@
 //! Decodes the wire form to any serde type.
 
 use bytes::Bytes;
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 
+use super::MAX_DEPTH;
 use super::byte_list::ByteList;
 use super::describe::{ARRAY, describe};
+use super::doubt::Trial;
 use super::elements::{ArrayView, Elements};
 use super::error::DecodeError;
 use super::floats;
-use super::path::Segment;
+use super::items::{Dict, List};
+use super::keys::repeated;
 use super::reader::{Reader, Token};
 use super::record::{self, Order, Record};
+use super::shared::Shared;
 use super::tensor::{self, Tensor};
 use super::variant::{NameAlone, OneKey, Variant};
 
 /// Reads values from a frame.
 pub(super) struct Decoder<'de> {
     pub(super) reader: Reader<'de>,
+    pub(super) shared: Shared,
     frame: &'de Bytes,
     depth: u32,
+    /// The last key was an int, and was read as the name of a field.
+    pub(super) named_by_int: bool,
 }
 
 impl<'de> Decoder<'de> {
-    pub(super) fn new(frame: &'de Bytes) -> Self {
-        Self { reader: Reader::new(frame), frame, depth: 0 }
+    pub(super) fn new(frame: &'de Bytes, trial: Option<Trial>) -> Self {
+        Self {
+            reader: Reader::new(frame),
+            shared: Shared::new(frame.len(), trial),
+            frame,
+            depth: 0,
+            named_by_int: false,
+        }
     }
 
     /// Checks that no bytes follow the value.
@@ -44,8 +57,8 @@ impl<'de> Decoder<'de> {
             Token::Bool(value) => visitor.visit_bool(value),
             Token::Unsigned(value) => visitor.visit_u64(value),
             Token::Signed(value) => visitor.visit_i64(value),
-            Token::F32(value) => visitor.visit_f32(value),
-            Token::F64(value) => visitor.visit_f64(value),
+            Token::F32(value) => floats::visit_single(value, start.rest(), &self.shared, visitor),
+            Token::F64(value) => floats::visit_double(value, start.rest(), &self.shared, visitor),
             Token::Str(bytes) => text(bytes).and_then(|text| visitor.visit_borrowed_str(text)),
             Token::Bin(bytes) => visitor.visit_borrowed_bytes(bytes),
             Token::List(length) => match record::names(self.reader, length) {
@@ -53,9 +66,10 @@ impl<'de> Decoder<'de> {
                 None => self.list(length, visitor),
             },
             Token::Dict(length) => self.dict(length, visitor),
-            Token::Ext(ARRAY, body) => {
-                ArrayView::parse(body).and_then(|view| view.as_sequences()?.deserialize_any(visitor))
-            }
+            Token::Ext(ARRAY, body) => ArrayView::parse(body).and_then(|view| {
+                self.check_depth(view.levels())?;
+                view.as_sequences(&self.shared)?.deserialize_any(visitor)
+            }),
             Token::Ext(..) => Err(DecodeError::custom("the extension has no known type")),
         };
         value.map_err(|error| error.in_value(start))
@@ -83,18 +97,28 @@ impl<'de> Decoder<'de> {
     fn dict<V: Visitor<'de>>(&mut self, length: u32, visitor: V) -> Result<V::Value, DecodeError> {
         self.nested(|decoder| {
             let key = decoder.reader;
-            let mut dict = Dict { decoder, key, next: 0, length };
+            let mut dict = Dict { decoder, key, keys: Vec::new(), next: 0, length };
             let value = visitor.visit_map(&mut dict)?;
             all_taken(dict.next, length)?;
-            Ok(value)
+            match repeated(&dict.keys) {
+                None => Ok(value),
+                Some(key) => Err(DecodeError::expected("one entry for each key", format!("{} twice", key.describe()))
+                    .with_hint("in Python, 1 and '1' are two keys, and in Rust one field; rename one of them")),
+            }
         })
     }
 
-    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, DecodeError>) -> Result<T, DecodeError> {
-        if self.depth == MAX_DEPTH {
-            return Err(DecodeError::expected(format_args!("at most {MAX_DEPTH} levels"), "more")
-                .with_hint("return a flatter value from Python"));
+    /// Checks that this many more levels are not too deep.
+    fn check_depth(&self, levels: usize) -> Result<(), DecodeError> {
+        if self.depth as usize + levels <= MAX_DEPTH as usize {
+            return Ok(());
         }
+        Err(DecodeError::expected(format_args!("at most {MAX_DEPTH} levels"), "more")
+            .with_hint("return a flatter value from Python"))
+    }
+
+    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, DecodeError>) -> Result<T, DecodeError> {
+        self.check_depth(1)?;
         self.depth += 1;
         let value = read(self);
         self.depth -= 1;
@@ -106,7 +130,7 @@ impl<'de> Decoder<'de> {
     pub(super) fn sequence<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, DecodeError> {
         let start = self.reader;
         let value = match self.reader.token() {
-            Ok(Token::Bin(bytes)) => ByteList::visit(bytes, visitor),
+            Ok(Token::Bin(bytes)) => ByteList::visit(bytes, &self.shared, visitor),
             Ok(Token::List(length)) if let Some(names) = record::names(self.reader, length) => {
                 self.record(names, length, Order::Position, visitor)
             }
@@ -227,7 +251,8 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         let start = self.reader;
         if let Ok(Token::Ext(ARRAY, body)) = self.reader.token() {
-            let value = ArrayView::parse(body).and_then(|view| view.as_sequences()?.deserialize_bytes(visitor));
+            let value =
+                ArrayView::parse(body).and_then(|view| view.as_sequences(&self.shared)?.deserialize_bytes(visitor));
             return value.map_err(|error| error.in_value(start));
         }
         self.reader = start;
@@ -280,8 +305,14 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         let start = self.reader;
         match self.reader.token()? {
-            Token::Unsigned(number) => visitor.visit_string(number.to_string()),
-            Token::Signed(number) => visitor.visit_string(number.to_string()),
+            Token::Unsigned(number) => {
+                self.named_by_int = true;
+                visitor.visit_string(number.to_string())
+            }
+            Token::Signed(number) => {
+                self.named_by_int = true;
+                visitor.visit_string(number.to_string())
+            }
             _ => {
                 self.reader = start;
                 self.value(visitor)
@@ -299,67 +330,6 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 }
 
-struct List<'a, 'de> {
-    decoder: &'a mut Decoder<'de>,
-    next: u32,
-    length: u32,
-}
-
-impl<'de> SeqAccess<'de> for List<'_, 'de> {
-    type Error = DecodeError;
-
-    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, DecodeError> {
-        if self.next == self.length {
-            return Ok(None);
-        }
-        let (index, start) = (self.next, self.decoder.reader);
-        self.next += 1;
-        let value = seed.deserialize(&mut *self.decoder).map(Some);
-        value.map_err(|error| error.in_value(start).inside(Segment::Index(index.into())))
-    }
-
-    fn size_hint(&self) -> Option<usize> {
-        Some(bounded(self.length - self.next, self.decoder))
-    }
-}
-
-struct Dict<'a, 'de> {
-    decoder: &'a mut Decoder<'de>,
-    /// The position of the present entry's key.
-    key: Reader<'de>,
-    next: u32,
-    length: u32,
-}
-
-impl<'de> MapAccess<'de> for Dict<'_, 'de> {
-    type Error = DecodeError;
-
-    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, DecodeError> {
-        if self.next == self.length {
-            return Ok(None);
-        }
-        self.next += 1;
-        self.key = self.decoder.reader;
-        seed.deserialize(&mut *self.decoder).map(Some)
-    }
-
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, DecodeError> {
-        let (key, start) = (self.key, self.decoder.reader);
-        let value = seed.deserialize(&mut *self.decoder);
-        value.map_err(|error| error.in_value(start).inside(Segment::key(key)))
-    }
-
-    fn size_hint(&self) -> Option<usize> {
-        Some(bounded(self.length - self.next, self.decoder))
-    }
-}
-
-/// The number of elements by the header, but at most the number of the remaining bytes, because
-/// each element has at least one.
-fn bounded(elements: u32, decoder: &Decoder<'_>) -> usize {
-    (elements as usize).min(decoder.reader.remaining())
-}
-
 pub(super) fn all_taken(taken: u32, length: u32) -> Result<(), DecodeError> {
     if taken == length { Ok(()) } else { Err(DecodeError::invalid_length(length as usize, &Elements(taken as usize))) }
 }
@@ -370,6 +340,3 @@ fn text(bytes: &[u8]) -> Result<&str, DecodeError> {
 
 /// MessagePack's nil.
 const NIL: u8 = 0xc0;
-
-/// The deepest nesting: enough for data, and not enough to overflow a stack.
-const MAX_DEPTH: u32 = 128;

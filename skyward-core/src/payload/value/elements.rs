@@ -9,6 +9,7 @@ use super::floats;
 use super::path::Segment;
 use super::reader::{Reader, Token};
 use super::record;
+use super::shared::Shared;
 
 /// An array on the wire. The number of its bytes was checked against its dtype and shape.
 #[derive(Debug)]
@@ -53,6 +54,11 @@ impl<'de> ArrayView<'de> {
         &self.shape
     }
 
+    /// The number of levels of its nested sequences.
+    pub(super) fn levels(&self) -> usize {
+        self.shape.len() + usize::from(self.dtype.starts_with("complex"))
+    }
+
     pub(super) fn into_shape(self) -> Vec<usize> {
         self.shape
     }
@@ -62,23 +68,14 @@ impl<'de> ArrayView<'de> {
     }
 
     /// The elements as nested sequences, for Rust types that are not arrays themselves.
-    pub(super) fn as_sequences(&self) -> Result<Part<'_, 'de>, DecodeError> {
+    pub(super) fn as_sequences<'a>(&'a self, shared: &'a Shared) -> Result<Part<'a, 'de>, DecodeError> {
         let Some(dtype) = DType::from_name(self.dtype) else {
             return Err(DecodeError::expected("elements of a type that Rust has", format!("dtype {}", self.dtype))
                 .with_hint(
                     "use a `skyward::payload::Tensor`, which has the bytes, or convert it in Python with `.astype(…)`",
                 ));
         };
-        // An array without elements has no bytes, and can still declare any number of rows.
-        let rows = self
-            .shape
-            .iter()
-            .take_while(|length| **length != 0)
-            .try_fold(1_usize, |all, length| all.checked_mul(*length));
-        if self.data.is_empty() && rows.is_none_or(|rows| rows > MAX_EMPTY_ROWS) {
-            return Err(malformed("it has no elements, but more rows than can be listed"));
-        }
-        Ok(Part { dtype, shape: &self.shape, data: self.data })
+        Ok(Part { dtype, shape: &self.shape, data: self.data, shared })
     }
 }
 
@@ -106,6 +103,7 @@ pub(super) struct Part<'a, 'de> {
     dtype: DType,
     shape: &'a [usize],
     data: &'de [u8],
+    shared: &'a Shared,
 }
 
 /// The rows of an array, or the elements of its last dimension.
@@ -113,6 +111,7 @@ struct Rows<'a, 'de> {
     dtype: DType,
     inner: &'a [usize],
     left: &'de [u8],
+    shared: &'a Shared,
     stride: usize,
     next: usize,
     length: usize,
@@ -121,8 +120,11 @@ struct Rows<'a, 'de> {
 impl<'de> Part<'_, 'de> {
     fn scalar<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match self.dtype {
-            DType::Float32 => visitor.visit_f32(f32::from_le_bytes(element(self.data)?)),
-            DType::Float64 => visitor.visit_f64(f64::from_le_bytes(element(self.data)?)),
+            DType::Float32 => self.single(f32::from_le_bytes(element(self.data)?), visitor),
+            DType::Float64 => {
+                let float = f64::from_le_bytes(element(self.data)?);
+                floats::visit_double(float, self.data, self.shared, visitor)
+            }
             DType::Int64 => visitor.visit_i64(i64::from_le_bytes(element(self.data)?)),
             DType::Int32 => visitor.visit_i32(i32::from_le_bytes(element(self.data)?)),
             DType::Int16 => visitor.visit_i16(i16::from_le_bytes(element(self.data)?)),
@@ -132,15 +134,19 @@ impl<'de> Part<'_, 'de> {
             DType::UInt32 => visitor.visit_u32(u32::from_le_bytes(element(self.data)?)),
             DType::UInt64 => visitor.visit_u64(u64::from_le_bytes(element(self.data)?)),
             DType::Bool => visitor.visit_bool(element::<1>(self.data)? != [0]),
-            DType::Float16 => visitor.visit_f32(half_to_f32(u16::from_le_bytes(element(self.data)?))),
-            DType::BFloat16 => visitor.visit_f32(bfloat_to_f32(u16::from_le_bytes(element(self.data)?))),
-            DType::Complex64 => sequence(Part { dtype: DType::Float32, shape: &[2], data: self.data }, visitor),
-            DType::Complex128 => sequence(Part { dtype: DType::Float64, shape: &[2], data: self.data }, visitor),
+            DType::Float16 => self.single(half_to_f32(u16::from_le_bytes(element(self.data)?)), visitor),
+            DType::BFloat16 => self.single(bfloat_to_f32(u16::from_le_bytes(element(self.data)?)), visitor),
+            DType::Complex64 => sequence(Part { dtype: DType::Float32, shape: &[2], ..self }, visitor),
+            DType::Complex128 => sequence(Part { dtype: DType::Float64, shape: &[2], ..self }, visitor),
         }
     }
 }
 
 impl<'de> Part<'_, 'de> {
+    fn single<V: Visitor<'de>>(self, float: f32, visitor: V) -> Result<V::Value, DecodeError> {
+        floats::visit_single(float, self.data, self.shared, visitor)
+    }
+
     /// An element of a type whose conversion to a float may lose digits or overflow.
     fn number(self) -> Result<Option<Token<'de>>, DecodeError> {
         if !self.shape.is_empty() {
@@ -237,12 +243,14 @@ impl<'de> SeqAccess<'de> for Rows<'_, 'de> {
         self.left = left;
         let index = self.next;
         self.next += 1;
-        let part = Part { dtype: self.dtype, shape: self.inner, data };
+        self.shared.take::<S::Value>()?;
+        let part = Part { dtype: self.dtype, shape: self.inner, data, shared: self.shared };
         seed.deserialize(part).map(Some).map_err(|error| error.inside(Segment::Index(index as u64)))
     }
 
+    /// Rows without elements have no bytes, so their number is only claimed.
     fn size_hint(&self) -> Option<usize> {
-        Some(self.length - self.next)
+        Some((self.length - self.next).min(self.left.len()))
     }
 }
 
@@ -252,7 +260,7 @@ fn sequence<'de, V: Visitor<'de>>(part: Part<'_, 'de>, visitor: V) -> Result<V::
         [length, inner @ ..] => (*length, inner),
     };
     let stride = part.data.len().checked_div(length).unwrap_or(0);
-    let mut rows = Rows { dtype: part.dtype, inner, left: part.data, stride, next: 0, length };
+    let mut rows = Rows { dtype: part.dtype, inner, left: part.data, shared: part.shared, stride, next: 0, length };
     let value = visitor.visit_seq(&mut rows)?;
     if rows.next < length {
         return Err(DecodeError::invalid_length(length, &Elements(rows.next)));
@@ -281,7 +289,3 @@ impl de::Expected for Elements {
 
 /// The most dimensions of an array in NumPy.
 const MAX_RANK: u32 = 64;
-
-/// The most rows of an array without elements, which become lists in memory although no bytes
-/// arrived for them.
-const MAX_EMPTY_ROWS: usize = 1 << 20;

@@ -3,31 +3,32 @@
 use rmp::encode as wire;
 use serde::ser::{self, Serialize};
 
-use super::describe::ARRAY;
+use super::MAX_DEPTH;
+use super::compound::{Compound, Shape};
 use super::encode_error::EncodeError;
-use super::key::KeyEncoder;
 use super::path::Segment;
-use super::reader::Reader;
 use super::tensor;
 
 /// Appends values to a buffer.
 pub(super) struct Encoder<'b> {
-    out: &'b mut Vec<u8>,
+    pub(super) out: &'b mut Vec<u8>,
     /// The next bytes are the elements of an array, and get no header of their own.
-    raw: bool,
+    pub(super) raw: bool,
     /// The next sequence is of `u8`, and is written as bytes.
-    bytes: bool,
+    pub(super) bytes: bool,
+    /// The number of lists and dicts around the next value.
+    pub(super) depth: u32,
 }
 
 impl<'b> Encoder<'b> {
     pub(super) fn new(out: &'b mut Vec<u8>) -> Self {
-        Self { out, raw: false, bytes: false }
+        Self { out, raw: false, bytes: false, depth: 0 }
     }
 
     /// Writes a sequence of `u8` as bytes. Serde shows only the elements of a sequence, so the
     /// caller must know the type.
     pub(super) fn of_bytes(out: &'b mut Vec<u8>) -> Self {
-        Self { out, raw: false, bytes: true }
+        Self { out, raw: false, bytes: true, depth: 0 }
     }
 
     pub(super) fn unsigned(&mut self, value: u64) -> Result<(), EncodeError> {
@@ -43,96 +44,22 @@ impl<'b> Encoder<'b> {
         wire::write_str(self.out, text).map_err(unwritten)
     }
 
+    /// Begins a dict of one entry, whose value follows.
     fn entry(&mut self, name: &str) -> Result<(), EncodeError> {
+        self.deeper()?;
         wire::write_map_len(self.out, 1).map_err(unwritten)?;
         self.text(name)
     }
 
-    /// Begins a list, dict, bytes or an array. Without a declared length, the header is set at the
-    /// end.
-    fn begin(&mut self, shape: Shape, declared: Option<usize>) -> Result<Compound<'_, 'b>, EncodeError> {
-        let header = self.out.len();
-        let shape = if std::mem::take(&mut self.bytes) { Shape::Bytes } else { shape };
-        let declared = declared.map(|elements| length(elements, shape.name())).transpose()?;
-        match (shape, declared) {
-            (Shape::List, Some(elements)) => wire::write_array_len(self.out, elements).map(drop).map_err(unwritten)?,
-            (Shape::Dict, Some(elements)) => wire::write_map_len(self.out, elements).map(drop).map_err(unwritten)?,
-            (Shape::Bytes, Some(elements)) => wire::write_bin_len(self.out, elements).map(drop).map_err(unwritten)?,
-            (Shape::Bytes, None) => self.out.extend([BIN32, 0, 0, 0, 0]),
-            (Shape::List, None) => self.out.extend([ARRAY32, 0, 0, 0, 0]),
-            (Shape::Dict, None) => self.out.extend([MAP32, 0, 0, 0, 0]),
-            (Shape::Array, _) => self.out.extend([EXT32, 0, 0, 0, 0, ARRAY.cast_unsigned(), FIXARRAY2]),
+    /// Goes one level down.
+    pub(super) fn deeper(&mut self) -> Result<(), EncodeError> {
+        if self.depth == MAX_DEPTH {
+            return Err(ser::Error::custom(format_args!(
+                "it is nested more than {MAX_DEPTH} levels deep; send a flatter value"
+            )));
         }
-        Ok(Compound { encoder: self, shape, header, declared, count: 0, key: header })
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    List,
-    Dict,
-    /// A sequence of `u8`, written as bytes.
-    Bytes,
-    /// The extension for arrays: dtype, shape, elements.
-    Array,
-}
-
-impl Shape {
-    fn name(self) -> &'static str {
-        match self {
-            Self::List | Self::Array => "a list",
-            Self::Dict => "a dict",
-            Self::Bytes => "bytes",
-        }
-    }
-}
-
-/// A list, dict, bytes or array that is being written.
-pub(super) struct Compound<'a, 'b> {
-    encoder: &'a mut Encoder<'b>,
-    shape: Shape,
-    /// The position of the header.
-    header: usize,
-    declared: Option<u32>,
-    count: usize,
-    /// The position of the present entry's key.
-    key: usize,
-}
-
-impl Compound<'_, '_> {
-    fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), EncodeError> {
-        let index = self.count;
-        self.count += 1;
-        self.encoder.raw = self.shape == Shape::Bytes || (self.shape == Shape::Array && index == 2);
-        value.serialize(&mut *self.encoder).map_err(|error| match self.shape {
-            Shape::List | Shape::Bytes => error.inside(Segment::Index(index as u64)),
-            _ => error,
-        })
-    }
-
-    fn field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), EncodeError> {
-        self.count += 1;
-        self.encoder.text(name)?;
-        value.serialize(&mut *self.encoder).map_err(|error| error.inside(Segment::Key(name.to_owned())))
-    }
-
-    fn finish(self) -> Result<(), EncodeError> {
-        let number = match self.shape {
-            Shape::Array => self.encoder.out.len() - self.header - EXT32_HEADER,
-            _ => self.count,
-        };
-        let number = length(number, self.shape.name())?;
-        match (self.shape, self.declared) {
-            (Shape::List | Shape::Dict | Shape::Bytes, Some(declared)) if declared == number => Ok(()),
-            (Shape::List | Shape::Dict | Shape::Bytes, Some(declared)) => {
-                Err(ser::Error::custom(format_args!("its `Serialize` declared {declared} elements and wrote {number}")))
-            }
-            _ => {
-                let place = &mut self.encoder.out[self.header + 1..self.header + 5];
-                place.copy_from_slice(&number.to_be_bytes());
-                Ok(())
-            }
-        }
+        self.depth += 1;
+        Ok(())
     }
 }
 
@@ -224,8 +151,16 @@ impl<'a, 'b> ser::Serializer for &'a mut Encoder<'b> {
         self.serialize_unit()
     }
 
+    /// Refuses a content that is written as None, which would be read as the other `None`.
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), EncodeError> {
-        value.serialize(self)
+        let start = self.out.len();
+        value.serialize(&mut *self)?;
+        if self.out.get(start..) == Some(&[NIL]) {
+            return Err(ser::Error::custom(
+                "`Some` of a value that is None in Python cannot be told from `None`; send an enum or a list instead",
+            ));
+        }
+        Ok(())
     }
 
     fn serialize_unit(self) -> Result<(), EncodeError> {
@@ -256,16 +191,16 @@ impl<'a, 'b> ser::Serializer for &'a mut Encoder<'b> {
     }
 
     fn serialize_seq(self, elements: Option<usize>) -> Result<Compound<'a, 'b>, EncodeError> {
-        self.begin(Shape::List, elements)
+        Compound::begin(self, Shape::List, elements)
     }
 
     fn serialize_tuple(self, elements: usize) -> Result<Compound<'a, 'b>, EncodeError> {
-        self.begin(Shape::List, Some(elements))
+        Compound::begin(self, Shape::List, Some(elements))
     }
 
     fn serialize_tuple_struct(self, name: &'static str, elements: usize) -> Result<Compound<'a, 'b>, EncodeError> {
         let shape = if name == tensor::TOKEN { Shape::Array } else { Shape::List };
-        self.begin(shape, Some(elements))
+        Compound::begin(self, shape, Some(elements))
     }
 
     fn serialize_tuple_variant(
@@ -276,15 +211,15 @@ impl<'a, 'b> ser::Serializer for &'a mut Encoder<'b> {
         elements: usize,
     ) -> Result<Compound<'a, 'b>, EncodeError> {
         self.entry(variant)?;
-        self.begin(Shape::List, Some(elements))
+        Compound::begin(self, Shape::List, Some(elements))
     }
 
     fn serialize_map(self, entries: Option<usize>) -> Result<Compound<'a, 'b>, EncodeError> {
-        self.begin(Shape::Dict, entries)
+        Compound::begin(self, Shape::Dict, entries)
     }
 
     fn serialize_struct(self, _: &'static str, fields: usize) -> Result<Compound<'a, 'b>, EncodeError> {
-        self.begin(Shape::Dict, Some(fields))
+        Compound::begin(self, Shape::Dict, Some(fields))
     }
 
     fn serialize_struct_variant(
@@ -295,75 +230,12 @@ impl<'a, 'b> ser::Serializer for &'a mut Encoder<'b> {
         fields: usize,
     ) -> Result<Compound<'a, 'b>, EncodeError> {
         self.entry(variant)?;
-        self.begin(Shape::Dict, Some(fields))
-    }
-}
-
-macro_rules! elements {
-    ($($access:ident $method:ident),+) => {$(
-        impl ser::$access for Compound<'_, '_> {
-            type Ok = ();
-            type Error = EncodeError;
-
-            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), EncodeError> {
-                self.element(value)
-            }
-
-            fn end(self) -> Result<(), EncodeError> {
-                self.finish()
-            }
-        }
-    )+};
-}
-
-macro_rules! fields {
-    ($($access:ident),+) => {$(
-        impl ser::$access for Compound<'_, '_> {
-            type Ok = ();
-            type Error = EncodeError;
-
-            fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), EncodeError> {
-                self.field(name, value)
-            }
-
-            fn end(self) -> Result<(), EncodeError> {
-                self.finish()
-            }
-        }
-    )+};
-}
-
-elements!(
-    SerializeSeq serialize_element,
-    SerializeTuple serialize_element,
-    SerializeTupleStruct serialize_field,
-    SerializeTupleVariant serialize_field
-);
-fields!(SerializeStruct, SerializeStructVariant);
-
-impl ser::SerializeMap for Compound<'_, '_> {
-    type Ok = ();
-    type Error = EncodeError;
-
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), EncodeError> {
-        self.count += 1;
-        self.key = self.encoder.out.len();
-        key.serialize(KeyEncoder(&mut *self.encoder))
-    }
-
-    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), EncodeError> {
-        value
-            .serialize(&mut *self.encoder)
-            .map_err(|error| error.inside(Segment::key(Reader::new(self.encoder.out).at(self.key))))
-    }
-
-    fn end(self) -> Result<(), EncodeError> {
-        self.finish()
+        Compound::begin(self, Shape::Dict, Some(fields))
     }
 }
 
 /// A length as MessagePack writes it, in 32 bits.
-fn length(number: usize, what: &str) -> Result<u32, EncodeError> {
+pub(super) fn length(number: usize, what: &str) -> Result<u32, EncodeError> {
     u32::try_from(number)
         .map_err(|_| ser::Error::custom(format_args!("{what} of length {number} is longer than a value can hold")))
 }
@@ -376,14 +248,8 @@ fn too_wide(name: &str) -> EncodeError {
 }
 
 #[cold]
-fn unwritten(error: impl std::fmt::Display) -> EncodeError {
+pub(super) fn unwritten(error: impl std::fmt::Display) -> EncodeError {
     ser::Error::custom(error)
 }
 
-const BIN32: u8 = 0xc6;
-const ARRAY32: u8 = 0xdd;
-const MAP32: u8 = 0xdf;
-const EXT32: u8 = 0xc9;
-const FIXARRAY2: u8 = 0x92;
-/// The size of an extension's marker, length and type.
-const EXT32_HEADER: usize = 6;
+const NIL: u8 = 0xc0;

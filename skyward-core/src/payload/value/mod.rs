@@ -8,6 +8,7 @@
 //! - Enums are externally tagged.
 //! - `()` and `Option` are read from None.
 //! - Floats are also read from ints that they can hold; integers are never read from floats.
+//! - A dict in which two keys are equal for Rust is an error.
 //! - Types with a text form (`uuid`, `chrono`, addresses) are read from texts.
 //!
 //! A NumPy, JAX or torch array is read as one of these:
@@ -23,20 +24,25 @@
 //! and `Vec<u8>` is read byte by byte.
 
 mod byte_list;
+mod compound;
 mod decode;
 mod describe;
+mod doubt;
 mod dtype;
 mod elements;
 mod encode;
 mod encode_error;
 mod error;
 mod floats;
+mod items;
 mod key;
+mod keys;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 mod path;
 mod reader;
 mod record;
+mod shared;
 mod tensor;
 #[cfg(test)]
 mod tests;
@@ -50,6 +56,7 @@ use serde::de::DeserializeOwned;
 
 use self::decode::Decoder;
 use self::describe::ARRAY;
+use self::doubt::Trial;
 use self::elements::ArrayView;
 use self::encode::Encoder;
 pub(crate) use self::encode_error::EncodeError;
@@ -103,12 +110,21 @@ pub fn decode<T: DeserializeOwned + 'static>(bytes: &Bytes) -> Result<T> {
         if let Some(value) = decode_whole(bytes) {
             return Ok(value);
         }
-        let mut decoder = Decoder::new(bytes);
-        let value = T::deserialize(&mut decoder).map_err(|error| error.in_value(Reader::new(bytes)))?;
-        decoder.finish()?;
+        let (value, doubtful) = decode_parts(bytes, None)?;
+        if doubt::is_lost(doubtful, bytes.len(), |trial| decode_parts::<T>(bytes, Some(trial)).is_ok()) {
+            return Err(floats::not_json("a NaN or an infinity"));
+        }
         Ok(value)
     };
     read().map_err(|error: DecodeError| error.into_error(std::any::type_name::<T>()))
+}
+
+/// Decodes a value by serde. Returns it with the floats whose readers are not known.
+fn decode_parts<T: DeserializeOwned>(bytes: &Bytes, trial: Option<Trial>) -> Result<(T, Vec<usize>), DecodeError> {
+    let mut decoder = Decoder::new(bytes, trial);
+    let value = T::deserialize(&mut decoder).map_err(|error| error.in_value(Reader::new(bytes)))?;
+    decoder.finish()?;
+    Ok((value, decoder.shared.into_doubtful()))
 }
 
 /// Decodes a whole value by one copy, for types that serde would decode element by element. `None`
@@ -136,3 +152,7 @@ fn decode_whole<T: 'static>(frame: &Bytes) -> Option<T> {
     }
     whole
 }
+
+/// The most levels of lists and dicts in a value, in both directions: enough for data, and not
+/// enough to overflow a stack.
+const MAX_DEPTH: u32 = 128;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::reader::{Reader, Token};
 
-/// A path, which is assembled from its end while an error is passed up through the value.
+/// A path, which is displayed without its middle if it is long. It is assembled from its end while an error is passed up through the value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Path(Vec<Segment>);
 
@@ -40,15 +40,27 @@ impl Segment {
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for segment in self.0.iter().rev() {
-            match segment {
-                Segment::Index(index) => write!(f, "[{index}]")?,
-                Segment::Number(number) => write!(f, "[{number}]")?,
-                Segment::Key(key) if is_identifier(key) => write!(f, ".{key}")?,
-                Segment::Key(key) => write!(f, "[{key:?}]")?,
+        let long = self.0.len() > 2 * MAX_END;
+        for (at, segment) in self.0.iter().rev().enumerate() {
+            if long && at == MAX_END {
+                f.write_str("…")?;
+            }
+            if !long || at < MAX_END || at >= self.0.len() - MAX_END {
+                segment.fmt(f)?;
             }
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Index(index) => write!(f, "[{index}]"),
+            Self::Number(number) => write!(f, "[{number}]"),
+            Self::Key(key) if is_identifier(key) => write!(f, ".{key}"),
+            Self::Key(key) => write!(f, "[{key:?}]"),
+        }
     }
 }
 
@@ -67,6 +79,8 @@ fn is_identifier(key: &str) -> bool {
 }
 
 const MAX_SHOWN: usize = 60;
+/// The number of segments of a long path that are displayed at its start and at its end.
+const MAX_END: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -80,5 +94,14 @@ mod tests {
             path.prepend(segment);
         }
         assert_eq!(path.to_string(), r#".loss[3][-1]["x y"]"#);
+    }
+
+    #[test]
+    fn the_middle_of_a_long_path_is_left_out() {
+        let mut path = Path::default();
+        for index in (0..100).rev() {
+            path.prepend(Segment::Index(index));
+        }
+        assert_eq!(path.to_string(), "[0][1][2][3][4][5][6][7]…[92][93][94][95][96][97][98][99]");
     }
 }

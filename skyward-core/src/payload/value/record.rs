@@ -93,6 +93,7 @@ impl<'a, 'de> Record<'a, 'de> {
 
     fn item<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, DecodeError> {
         let start = self.decoder.reader;
+        self.decoder.shared.take::<S::Value>()?;
         let value = seed.deserialize(&mut *self.decoder);
         value.map_err(|error| error.in_value(start).inside(Segment::Key(self.name.to_owned())))
     }
