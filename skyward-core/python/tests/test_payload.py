@@ -7,29 +7,22 @@ import itertools
 import pickle
 import sys
 import traceback
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from skyward import _modules, _payload
+from skyward import _payload
 from skyward._failure import failure_map
 from skyward._messages import Source
-from skyward._payload import Payload, PayloadError
+from skyward._modules import PayloadError
+from skyward._payload import Payload
 
 from .client import source
 
 _numbers = itertools.count()
 
 
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(_payload, "FOLDER", str(tmp_path / "payloads"))
-    monkeypatch.setenv("SKYWARD_PAYLOADS", _payload.FOLDER)
-    yield
-    for name in [name for name in sys.modules if _modules.is_root(name)]:
-        _modules.forget(name)
+pytestmark = pytest.mark.usefixtures("payloads")
 
 
 def make(files: dict[str, str], main: str = "", entry: str = "main", first_line: int = 1) -> Payload:
