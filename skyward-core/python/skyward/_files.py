@@ -7,9 +7,12 @@ never see a part of it.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Final
 
@@ -18,6 +21,9 @@ from ._modules import PREFIX, Layout, PayloadError, is_digest
 
 _BOM: Final = "\ufeff"
 _numbers: Final = count()
+_MARK: Final = ".used-by-"
+"""What begins the name of the file by which a worker says that it uses a payload."""
+_ME: Final = os.environ.get("SKYWARD_SLOT") or str(os.getpid())
 
 
 def write(folder: str, digest: str, source: Source, layout: Layout) -> str:
@@ -39,18 +45,8 @@ def write(folder: str, digest: str, source: Source, layout: Layout) -> str:
     root = f"{folder}/{name}"
     try:
         _make_folder(folder)
-        _make_folder(root)
-        for path, text in source.files:
-            # Tracebacks show the lines of the file in which the text is embedded.
-            above = source.first_line - 1 if path == source.main else 0
-            lines = "\n" * above + text.removeprefix(_BOM) if above else text
-            place = layout.places[path]
-            for end, character in enumerate(place):
-                if character == "/":
-                    _make_folder(f"{root}/{place[:end]}")
-            _put(f"{root}/{place}", lines.encode())
-        # Last: it makes the package importable.
-        _put(f"{root}/__init__.py", _package(list(layout.places)).encode())
+        with _locked(folder):
+            _write(root, source, layout)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         raise PayloadError(
@@ -62,6 +58,52 @@ def write(folder: str, digest: str, source: Source, layout: Layout) -> str:
     # The import system remembers what was in the folder before.
     sys.path_importer_cache.pop(folder, None)
     return root
+
+
+def _write(root: str, source: Source, layout: Layout) -> None:
+    _make_folder(root)
+    for path, text in source.files:
+        # Tracebacks show the lines of the file in which the text is embedded.
+        above = source.first_line - 1 if path == source.main else 0
+        lines = "\n" * above + text.removeprefix(_BOM) if above else text
+        place = layout.places[path]
+        for end, character in enumerate(place):
+            if character == "/":
+                _make_folder(f"{root}/{place[:end]}")
+        _put(f"{root}/{place}", lines.encode())
+    _put(f"{root}/{_MARK}{_ME}", b"")
+    # Last: it makes the package importable.
+    _put(f"{root}/__init__.py", _package(list(layout.places)).encode())
+
+
+def release(folder: str, digest: str) -> None:
+    """Remove the files of a payload, unless another worker of the node uses them."""
+    root = f"{folder}/{PREFIX}{digest}"
+    try:
+        with _locked(folder):
+            with suppress(FileNotFoundError):
+                os.unlink(f"{root}/{_MARK}{_ME}")
+            if not any(name.startswith(_MARK) for name in os.listdir(root)):
+                import shutil
+
+                shutil.rmtree(root)
+    except OSError:
+        pass  # what is left ends with the node
+
+
+@contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """Keep other workers of the node from writing or removing files of payloads.
+
+    The lock is released explicitly: a child that the payload has forked shares the descriptor.
+    """
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        os.close(lock)
 
 
 def _package(paths: list[str]) -> str:

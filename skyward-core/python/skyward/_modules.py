@@ -208,6 +208,13 @@ def forget(name: str) -> None:
             del sys.modules[module]
 
 
+def release(name: str) -> None:
+    """Remove a payload, so that nothing finds its modules until it is loaded again."""
+    forget(name)
+    _roots.pop(name, None)
+    _restores.pop(name, None)
+
+
 def is_root(name: str) -> bool:
     """Return whether a name is that of a payload's package."""
     digest = name.removeprefix(PREFIX)

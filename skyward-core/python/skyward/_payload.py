@@ -91,6 +91,7 @@ class Payload:
         return cast("Callable[..., Any]", target)
 
     def release(self) -> None:
-        """Remove the modules; the next call executes them anew."""
-        _modules.forget(self.name)
+        """Remove the modules and, unless another worker uses them, the files; the next call executes them anew."""
+        _modules.release(self.name)
+        _files.release(FOLDER, self.digest)
         self._function = None

@@ -511,7 +511,7 @@ def test_payloads_that_lost_their_slots_are_released(node: Node) -> None:
         worker.start(n % _wire.SLOTS)
     worker.outcome(worker.task - 1)
     assert worker.outcome(worker.task)[1] == [_wire.SLOTS, _wire.SLOTS]
-    kept = list((node.folder / "g1" / "w0.payloads").iterdir())
+    kept = list((node.folder / "payloads").iterdir())
     assert len(kept) <= _wire.SLOTS
 
 
