@@ -234,15 +234,22 @@ async fn a_payload_that_fills_the_disk_gets_an_error_and_the_pool_goes_on() {
     "})
     .into();
     let free: PendingCompute<()> = hostile("free_disk").into();
-    let die: PendingCompute<()> = python(indoc! {"
-        import os
-        def f():
-            os._exit(1)
-    "})
-    .into();
+    let die = |end: bool| -> PendingCompute<()> {
+        python(indoc! {"
+            import os
+            def f(end):
+                if end:
+                    os._exit(1)
+        "})
+        .arg("end", end)
+        .into()
+    };
     let handle =
         Pool::builder().provider(Local::new().runtime_dir(&disk.folder)).limits(limits()).start().await.unwrap();
     let before = pid().run(&handle).await.unwrap();
+    // A full disk takes no files of payloads, so those that must run then are loaded now.
+    die(false).run(&handle).await.unwrap();
+    let _ = free.clone().run(&handle).await;
     let error = fill.clone().run(&handle).await.unwrap_err();
     assert_eq!(error.exception().unwrap().type_name, "OSError", "{error}");
     assert!(error.message().contains("No space left"), "{error}");
@@ -251,7 +258,7 @@ async fn a_payload_that_fills_the_disk_gets_an_error_and_the_pool_goes_on() {
     let said = say.clone().run(&handle).await;
     assert!(said.is_ok() || said.as_ref().unwrap_err().message().contains("No space left"), "{said:?}");
     // A worker that ends while the disk is full starts again.
-    assert_eq!(die.run(&handle).await.unwrap_err().exit(), Some(&WorkerExit::Code(1)));
+    assert_eq!(die(true).run(&handle).await.unwrap_err().exit(), Some(&WorkerExit::Code(1)));
     assert_ne!(pid().run(&handle).await.unwrap(), before);
     free.clone().run(&handle).await.unwrap();
     assert!(say.clone().run(&handle).await.unwrap());

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ._modules import shown
+
 _LAZY: Final = "it yields its items only once and has no length; send `list(…)` of it"
 _CODE: Final = "code cannot be sent; send its result, or a name by which the Rust side knows it"
 _FILE: Final = "an open file belongs to this process; send its path, or its content with `.read()`"
@@ -133,7 +135,7 @@ _PACKAGES: Final = {
 
 def type_name(kind: type) -> str:
     """Return the name of a type, with its module unless the type is built in."""
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return kind.__qualname__ if kind.__module__ == "builtins" else shown(f"{kind.__module__}.{kind.__qualname__}")
 
 
 def advice(value: object) -> str:

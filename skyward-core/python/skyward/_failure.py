@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ._conceal import concealed
 from ._hooks import HookError
+from ._modules import is_payload_file, shown, shown_path
 from ._values import EncodeError, TooLargeError
 
 _OWN: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -103,10 +104,13 @@ def misfit(function: Callable[..., Any], arguments: dict[str, Any]) -> tuple[str
 
 def _describe(error: BaseException, owned: Callable[[str], bool] | None) -> dict[str, Any]:
     kind = type(error)
+    if isinstance(error, SyntaxError) and is_payload_file(str(error.filename)):
+        # Its text has the last part of this path.
+        error.filename = shown_path(str(error.filename))
     return {
         "kind": "exception",
         "type": kind.__qualname__,
-        "module": str(kind.__module__),
+        "module": shown(f"{kind.__module__}.")[:-1],
         "message": _text(error),
         "traceback": _traceback(error, owned),
     }
@@ -152,7 +156,7 @@ def _text(value: object) -> str:
 
 
 def _printable(text: str) -> str:
-    text = concealed(text)
+    text = shown(concealed(text))
     if len(text) > _LONGEST:
         half = _LONGEST // 2
         text = f"{text[:half]}\n… {len(text) - _LONGEST} characters left out …\n{text[-half:]}"

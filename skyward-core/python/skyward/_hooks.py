@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import linecache
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import Any
-
-from ._payload import run_source
 
 
 class HookError(Exception):
@@ -156,6 +156,10 @@ def _module(source: str, filename: str) -> ModuleType:
         module = ModuleType(f"_skyward_hooks.{name}")
         module.__file__ = filename
         sys.modules[module.__name__] = module
-        run_source(source, filename, module.__dict__)
+        code = compile(source, filename, "exec", dont_inherit=True)
+        # `linecache` keeps an entry without a modification time, although the file does not exist.
+        lines = io.StringIO(source).readlines()
+        linecache.cache[filename] = (len(source), None, lines, filename)
+        exec(code, module.__dict__)
         _MODULES[filename, source] = module
     return module

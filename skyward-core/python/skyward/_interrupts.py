@@ -13,7 +13,7 @@ from _thread import get_ident
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from . import _fork, _payload
+from . import _fork, _modules
 from ._complaint import complain
 from ._failure import failure_map
 from ._hooks import Hook
@@ -175,7 +175,7 @@ class Interrupts:
 
     def _must_wait(self) -> bool:
         """Return whether an exception would ruin the process; if so, `look` is called later."""
-        if self.terminated or not _payload.is_importing_library(sys._getframe()):
+        if self.terminated or not _modules.is_importing_library(sys._getframe()):
             return False
         self.runner.missed = True
         return True

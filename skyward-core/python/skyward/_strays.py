@@ -12,7 +12,7 @@ import sys
 from _thread import get_ident
 from types import FrameType
 
-from . import _payload
+from ._modules import is_payload_file
 
 threads: dict[int, FrameType] = {}
 """By thread, the outermost payload frame at the end of the last run."""
@@ -20,11 +20,10 @@ threads: dict[int, FrameType] = {}
 
 def note() -> None:
     """Record the threads that still execute code of a run that ends; the main thread calls this."""
-    files = _payload.files()
     me = get_ident()
     found = {}
     for thread, frame in sys._current_frames().items():
-        outermost = None if thread == me else _outermost(frame, files)
+        outermost = None if thread == me else _outermost(frame)
         if outermost is not None:
             found[thread] = outermost
     # Drop old entries: those functions have ended, and their frames must not be kept alive.
@@ -47,10 +46,10 @@ def begun() -> str | None:
     return None
 
 
-def _outermost(frame: FrameType | None, files: set[str]) -> FrameType | None:
+def _outermost(frame: FrameType | None) -> FrameType | None:
     found = None
     while frame is not None:
-        if frame.f_code.co_filename in files:
+        if is_payload_file(frame.f_code.co_filename):
             found = frame
         frame = frame.f_back
     return found

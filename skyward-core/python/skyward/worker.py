@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from . import _hooks, _payload, _state, _strays, _wire, _world
+from . import _hooks, _state, _strays, _wire, _world
 from ._alarm import TIMER, Alarm
 from ._complaint import complain
 from ._conceal import conceal
@@ -388,4 +388,3 @@ if __name__ == "__main__":
 elif __name__ == "__mp_main__":
     # `multiprocessing` imports the main module under this name in a process that it spawns.
     _bytecode.restore()
-    _payload.adopt()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from skyward import _modules, _payload
 
 from .client import AgentClient, WorkerClient, start_agent, start_spec
 
@@ -19,6 +22,16 @@ def folder() -> Iterator[Path]:
     """A temporary folder with a short path, because sockets are created in it."""
     with tempfile.TemporaryDirectory(prefix="sky") as name:
         yield Path(name) / "n"
+
+
+@pytest.fixture
+def payloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder in which this process, which is no worker, loads payloads."""
+    monkeypatch.setattr(_payload, "FOLDER", str(tmp_path / "payloads"))
+    monkeypatch.setenv("SKYWARD_PAYLOADS", _payload.FOLDER)
+    yield
+    for name in [name for name in sys.modules if _modules.is_root(name)]:
+        _modules.forget(name)
 
 
 class Node:

@@ -321,11 +321,13 @@ def test_payloads_with_one_name_find_their_own_functions(make_pool: Callable[...
     pool = make_pool(2, first, main="train.py")
     for worker in pool.workers:
         worker.load(2, second, main="train.py")
-    # The second worker loads the payloads in the other order, so the names are swapped.
-    assert pool.workers[0].call(1, submits=False) == "train"
-    assert pool.workers[1].call(2, submits=False) == "train"
-    assert pool.workers[0].call(2, submits=False) == pool.workers[0].call(2, submits=False) != "train"
-    assert pool.workers[1].call(1, submits=False) != "train"
+    # The second worker loads the payloads in the other order.
+    names = [
+        [worker.call(slot, submits=False) for slot in order]
+        for worker, order in zip(pool.workers, ((1, 2), (2, 1)), strict=True)
+    ]
+    assert names[0] == names[1][::-1]
+    assert names[0][0] != names[0][1]
     pool.helps_waiting = False
     for payload, name in ((1, "A"), (2, "B")):
         pool.payload = payload
@@ -334,7 +336,7 @@ def test_payloads_with_one_name_find_their_own_functions(make_pool: Callable[...
         ok, (found, here, there) = pool.outcome((0, run, 0))
         assert ok
         assert found == name
-        assert (here == "train") != (there == "train")
+        assert here == there == names[0][payload - 1]
 
 
 FOLDER = {

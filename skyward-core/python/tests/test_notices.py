@@ -254,7 +254,7 @@ def test_functions_of_a_payloads_module_belong_to_each_of_its_tasks(node: Node) 
         2,
         """
         def main():
-            return __import__('module').calls
+            import sys; return next(m.calls for n, m in sys.modules.items() if n.endswith('.module') and hasattr(m, 'calls'))
         """,
         main="other.py",
     )
@@ -461,12 +461,13 @@ def test_a_look_that_comes_between_two_lines_of_the_worker_is_not_lost() -> None
     assert worker.runner.missed
 
 
+@pytest.mark.usefixtures("payloads")
 def test_a_notice_before_a_run_is_delivered_when_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     told = source("""
         def main():
             return 1
     """)
-    payload = Payload("told", Source("main", "told.py", [("told.py", told)]))
+    payload = Payload("1" * 32, Source("main", "told.py", [("told.py", told)]))
     looked: list[bool] = []
     runner = Runner([], lambda: looked.append(runner.busy))
     monkeypatch.setattr(notices, "pending", True)
@@ -477,6 +478,7 @@ def test_a_notice_before_a_run_is_delivered_when_it_begins(monkeypatch: pytest.M
 class Ending(Exception): ...
 
 
+@pytest.mark.usefixtures("payloads")
 def test_what_a_function_raises_between_two_lines_of_the_worker_ends_the_task_alone() -> None:
     class Racing(Runner):
         """Is interrupted as soon as the payload has raised an exception."""
@@ -492,7 +494,7 @@ def test_what_a_function_raises_between_two_lines_of_the_worker_ends_the_task_al
         def main():
             raise ValueError
     """)
-    payload = Payload("racing", Source("main", "racing.py", [("racing.py", racing)]))
+    payload = Payload("2" * 32, Source("main", "racing.py", [("racing.py", racing)]))
     assert runner.run(payload, {}, ("", ""), None)[1]["type"] == "Ending"
     assert runner.run(payload, {}, None, None)[1]["type"] == "ValueError"
 

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
-import linecache
 import pickle
 import sys
 import traceback
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from skyward import _payload
+from skyward._failure import failure_map
 from skyward._messages import Source
-from skyward._payload import Payload, PayloadError
+from skyward._modules import PayloadError
+from skyward._payload import Payload
 
 from .client import source
 
 _numbers = itertools.count()
 
 
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        if any(name in payload._modules for payload in _payload._FINDER.payloads):
-            del sys.modules[name]
-    _payload._FINDER.payloads.clear()
+pytestmark = pytest.mark.usefixtures("payloads")
 
 
 def make(files: dict[str, str], main: str = "", entry: str = "main", first_line: int = 1) -> Payload:
@@ -46,12 +40,14 @@ def test_one_file_is_one_module() -> None:
         "jobs/train_it.py": """
             import sys
             def main():
-                return __name__, __file__ if '__file__' in globals() else ''
+                return __name__, __file__
         """
     }
-    function = make(files).function()
-    assert function() == ("train_it", "jobs/train_it.py")
-    assert function.__module__ == "train_it"
+    payload = make(files)
+    function = payload.function()
+    name = f"payload_{payload.digest}.train_it"
+    assert function() == (name, f"{_payload.FOLDER}/payload_{payload.digest}/jobs/train_it.py")
+    assert function.__module__ == name
 
 
 def test_a_payload_may_be_called_like_a_library() -> None:
@@ -183,35 +179,29 @@ def test_lines_are_those_of_the_file_it_came_from() -> None:
     with pytest.raises(ValueError) as caught:
         payload.function()()
     last = traceback.extract_tb(caught.value.__traceback__)[-1]
-    assert (last.filename, last.lineno, last.line) == ("src/main.rs", 41, "raise ValueError('x')")
-    linecache.checkcache()
-    assert linecache.getline("src/main.rs", 41).strip() == "raise ValueError('x')"
+    assert (last.lineno, last.line) == (41, "raise ValueError('x')")
+    assert 'File "src/main.rs", line 41, in main' in failure_map(caught.value, payload.owns)["traceback"]
 
 
 def test_payloads_of_one_rust_file_keep_their_lines() -> None:
     """Inline bodies share the file name of the Rust file that contains them."""
+    functions = {}
     for first_line in (70, 50, 90):
         text = f"""
             def main():
                 return {first_line}
         """
-        assert make({"src/lib.rs": text}, first_line=first_line).function()() == first_line
-    for first_line in (50, 70, 90):
-        assert linecache.getline("src/lib.rs", first_line + 1) == f"    return {first_line}\n"
-    assert linecache.getline("src/lib.rs", 60).strip() == ""
-    other = """
-        def main():
-            return 0
-    """
-    make({"src/lib.rs": other}, first_line=70).function()
-    assert linecache.getline("src/lib.rs", 71) == "    return 0\n"
-    assert linecache.getline("src/lib.rs", 91) == "    return 90\n"
+        functions[first_line] = make({"src/lib.rs": text}, first_line=first_line).function()
+    for first_line, function in functions.items():
+        assert inspect.getsourcelines(function) == (["def main():\n", f"    return {first_line}\n"], first_line)
 
 
 def test_a_syntax_error_has_the_files_line() -> None:
     with pytest.raises(SyntaxError) as caught:
-        make({"a.py": "x = = 1"}, first_line=10).function()
-    assert (caught.value.filename, caught.value.lineno) == ("a.py", 10)
+        make({"src/a.rs": "x = = 1"}, first_line=10).function()
+    failure = failure_map(caught.value)
+    assert 'File "src/a.rs", line 10' in failure["traceback"]
+    assert failure["message"] == "invalid syntax (a.rs, line 10)"
 
 
 def test_the_state_of_a_module_lasts() -> None:

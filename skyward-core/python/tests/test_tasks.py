@@ -169,6 +169,7 @@ def test_an_interrupt_hits_no_other_task_than_its_own(node: Node) -> None:
     assert worker.outcome(running)[1]["kind"] == "cancelled"
 
 
+@pytest.mark.usefixtures("payloads")
 def test_an_interrupt_that_is_repeated_raises_once(node: Node) -> None:
     worker = node.ready("""
         import time
@@ -194,6 +195,7 @@ def test_an_interrupt_that_is_repeated_raises_once(node: Node) -> None:
     assert (node.folder / "g1" / "w0.out").read_text() == "began\ncleans\nclean\n"
 
 
+@pytest.mark.usefixtures("payloads")
 def test_an_interrupt_between_two_lines_of_the_worker_is_not_lost() -> None:
     def look() -> None:
         runner.missed = False
@@ -201,7 +203,7 @@ def test_an_interrupt_between_two_lines_of_the_worker_is_not_lost() -> None:
         raise KeyboardInterrupt
 
     runner = Runner([], look)
-    payload = Payload("0", Source("main", "x.py", [("x.py", source(ONE))]))
+    payload = Payload("3" * 32, Source("main", "x.py", [("x.py", source(ONE))]))
     runner.missed = True
     assert runner.run(payload, {}, None, None)[1]["kind"] == "cancelled"
     assert runner.run(payload, {}, None, None) == ([b"\x01"], {})
@@ -220,7 +222,7 @@ def test_an_interrupt_between_two_lines_of_the_worker_is_not_lost() -> None:
         def main():
             while True: yield 1
     """)
-    endless = Payload("1", Source("main", "y.py", [("y.py", ones)]))
+    endless = Payload("4" * 32, Source("main", "y.py", [("y.py", ones)]))
     assert runner.run(endless, {}, None, Pipe())[1]["kind"] == "cancelled"
 
 
@@ -501,7 +503,7 @@ def test_payloads_that_lost_their_slots_are_released(node: Node) -> None:
         NUMBER = {n}
         def main():
             gc.collect()
-            names = [n for n in sys.modules if n.startswith('dynamic')]
+            names = [n for n in sys.modules if n.endswith('.dynamic')]
             return len(names), sum(type(o).__name__ == 'Held' for o in gc.get_objects())
     """
     for n in range(3 * _wire.SLOTS):
@@ -509,7 +511,7 @@ def test_payloads_that_lost_their_slots_are_released(node: Node) -> None:
         worker.start(n % _wire.SLOTS)
     worker.outcome(worker.task - 1)
     assert worker.outcome(worker.task)[1] == [_wire.SLOTS, _wire.SLOTS]
-    kept = list((node.folder / "g1" / "w0.payloads").iterdir())
+    kept = list((node.folder / "payloads").iterdir())
     assert len(kept) <= _wire.SLOTS
 
 

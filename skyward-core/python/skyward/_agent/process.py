@@ -53,7 +53,7 @@ class Worker:
         self._peers_path = f"{logs}/w{index}.peers"
         self.account = Account(f"{logs}/w{index}.account")
         self.wake_path = f"{folder}/{WAKE}"
-        self._payloads = f"{logs}/w{index}.payloads"
+        self._payloads = f"{folder}/payloads"
         self.mark = f"SKYWARD_SLOT=g{generation}w{index}"
         self._memory = memory
 
@@ -134,6 +134,8 @@ class Worker:
         paths = [
             _PACKAGE_ROOT,
             *(p for p in full.get("PYTHONPATH", "").split(os.pathsep) if p and p != _PACKAGE_ROOT),
+            # Processes that a payload starts import its modules by their names.
+            self._payloads,
         ]
         rank = spec.cluster.node * spec.cluster.workers_per_node + self.index
         name, _, value = self.mark.partition("=")

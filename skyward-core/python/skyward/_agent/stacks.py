@@ -7,6 +7,7 @@ they are complete.
 from __future__ import annotations
 
 import os
+import re
 import signal
 from time import monotonic
 from typing import Final
@@ -22,6 +23,10 @@ PATIENCE: Final = 2.0
 """Seconds after which the agent sends what was written so far, even if that is nothing."""
 MOST: Final = 64 << 10
 """The most bytes that are sent. The last ones are kept, because the main thread comes last."""
+_MOST_READ: Final = 8 * MOST
+"""The most bytes that are read; the names of files are shortened before they are sent."""
+_OF_PAYLOAD: Final = re.compile(rb'"[^"\n]*/payload_[0-9a-f]{16,}/')
+"""What precedes the user's path in the name of a payload's file."""
 
 
 class _Asked:
@@ -46,11 +51,12 @@ class _Asked:
 
     def read(self) -> bytes:
         """Return the bytes that were written since the request."""
-        length = min(self.size - self.start, MOST)
+        length = min(self.size - self.start, _MOST_READ)
         if length <= 0:
             return b""
         with open(self.worker.stacks_path, "rb") as file:
-            return os.pread(file.fileno(), length, self.size - length)
+            text = os.pread(file.fileno(), length, self.size - length)
+        return _OF_PAYLOAD.sub(b'"', text)[-MOST:]
 
 
 class Stacks:

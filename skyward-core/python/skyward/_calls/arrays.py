@@ -103,11 +103,6 @@ class Storing:
         self.full = ""
         """The reason why an array was not stored; empty if there is none."""
 
-    def begin_again(self) -> None:
-        """Forget the files, because the call is pickled once more in another way."""
-        self.holds.clear()
-        self.looked_at = 0
-
     def reduce(self, array: Any) -> Any:
         """Return how to pickle an array by name; None to pickle it with its bytes."""
         if array.nbytes < _LEAST or array.dtype.hasobject or len(self.holds) >= _MOST:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from .. import _payload
+from .. import _modules
 
 if TYPE_CHECKING:
     from .future import Future
@@ -91,7 +91,7 @@ class AsideFrame(Frame):
                 if self.waits is not None:
                     self.waits.wake()
             elif not self.interrupted:
-                if _payload.is_importing_library(sys._current_frames().get(self.thread)):
+                if _modules.is_importing_library(sys._current_frames().get(self.thread)):
                     self._cancel_again()
                     return
                 self.interrupted = True

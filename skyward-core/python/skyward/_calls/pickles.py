@@ -6,60 +6,24 @@ import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
-from types import FunctionType, ModuleType
 from typing import Any, Final
 
-from .. import _payload, _tensors
+from .. import _tensors
 from .._values import Buffer
 from .arrays import Reference, Storing, Unstored
 from .errors import CallError
 from .handlers import raised_by_handler
 
 _PROTOCOL: Final = 5
-_NAMED: Final = (FunctionType, type, ModuleType)
-_UNPICKLABLE: Final = (pickle.PicklingError, AttributeError, TypeError)
-"""What plain pickle raises for an object that it cannot pickle, and cloudpickle perhaps can."""
 
-
-class _Pickler(pickle.Pickler):
-    """Pickles members of payloads and large arrays by names that all workers understand."""
-
-    storing: Storing | None = None
-
-    def reducer_override(self, thing: Any) -> Any:
-        found = _reduce(thing, self.storing)
-        return NotImplemented if found is None else found
-
-
-_by_value: Any = None
-"""A pickler that can also pickle by value; None before the search, False if there is none."""
-
-
-def _reduce(thing: Any, storing: Storing | None) -> Any:
-    """Return how to pickle an object that has a name on other workers; None for others."""
-    if isinstance(thing, _NAMED):
-        return _payload.reference(thing)
-    if hasattr(type(thing), "untyped_storage"):
-        _check_tensor(thing)
-    if storing is not None:
-        if type(thing) is storing.kind:
-            return storing.reduce(thing)
-        if isinstance(thing, Reference):
-            storing.holds.extend(thing.holds)
-            return thing.reduced
-    return None
-
-
-def _check_tensor(tensor: Any) -> None:
-    """Refuse a tensor whose memory was freed: torch would pickle whatever is there."""
-    try:
-        _tensors.check_pickled(sys.modules["torch"], tensor)
-    except _tensors.TensorError as error:
-        raise pickle.PicklingError(str(error)) from None
+_pickler: Any = None
+"""The class that pickles; None before the first call."""
+_is_by_value = False
+"""Whether it can also pickle by value."""
 
 
 def dumps(value: Any, prefix: bytes = b"", storing: Storing | None = None) -> memoryview:
-    """Pickle a value with plain pickle, or with cloudpickle if plain pickle fails.
+    """Pickle a value, with cloudpickle if this environment has it.
 
     Args:
         value: any object.
@@ -71,21 +35,9 @@ def dumps(value: Any, prefix: bytes = b"", storing: Storing | None = None) -> me
     """
     buffer = BytesIO()
     buffer.write(prefix)
-    try:
-        plain = _Pickler(buffer, _PROTOCOL)
-        plain.storing = storing
-        plain.dump(value)
-    except _UNPICKLABLE as error:
-        pickler = None if raised_by_handler(error) else _find_by_value()
-        if not pickler:
-            raise
-        buffer.seek(len(prefix))
-        buffer.truncate()
-        if storing is not None:
-            storing.begin_again()
-        by_value = pickler(buffer, _PROTOCOL)
-        by_value.storing = storing
-        by_value.dump(value)
+    pickler = (_pickler or _find())(buffer, _PROTOCOL)
+    pickler.storing = storing
+    pickler.dump(value)
     return buffer.getbuffer()
 
 
@@ -129,7 +81,7 @@ def name_of(function: Any) -> str:
 def _explain(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], error: Exception) -> str:
     """Return which part of a call cannot be pickled, and what to do about it."""
     name = name_of(function)
-    advice = "" if _find_by_value() else ", or add `cloudpickle` to the image's packages"
+    advice = "" if _is_by_value else ", or add `cloudpickle` to the image's packages"
     if found := _fails(function):
         return f"the function {name} cannot be pickled: {found}; define it at the top level of its module{advice}"
     numbered = [(str(number), value) for number, value in enumerate(args, 1)]
@@ -151,14 +103,43 @@ def _fails(value: Any) -> str:
     return ""
 
 
-def _find_by_value() -> Any:
-    global _by_value
-    if _by_value is None:
-        _by_value = _make_by_value() or False
-    return _by_value
+def _find() -> Any:
+    """Return the class that pickles, found at its first use."""
+    global _pickler, _is_by_value
+    base = _cloudpickle()
+    _is_by_value = base is not None
+
+    class Pickler(base or pickle.Pickler):  # type: ignore[misc]
+        storing: Storing | None = None
+
+        def reducer_override(self, thing: Any) -> Any:
+            if hasattr(type(thing), "untyped_storage"):
+                _check_tensor(thing)
+            storing = self.storing
+            if storing is not None:
+                if type(thing) is storing.kind:
+                    found = storing.reduce(thing)
+                    if found is not None:
+                        return found
+                elif isinstance(thing, Reference):
+                    storing.holds.extend(thing.holds)
+                    return thing.reduced
+            return NotImplemented if base is None else super().reducer_override(thing)
+
+    _pickler = Pickler
+    return Pickler
 
 
-def _make_by_value() -> Any:
+def _check_tensor(tensor: Any) -> None:
+    """Refuse a tensor whose memory was freed: torch would pickle whatever is there."""
+    try:
+        _tensors.check_pickled(sys.modules["torch"], tensor)
+    except _tensors.TensorError as error:
+        raise pickle.PicklingError(str(error)) from None
+
+
+def _cloudpickle() -> Any:
+    """Return the pickler of cloudpickle, or of joblib's copy of it; None without both."""
     try:
         import cloudpickle  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except ImportError:
@@ -166,12 +147,4 @@ def _make_by_value() -> Any:
             from joblib.externals import cloudpickle  # type: ignore[import-not-found,import-untyped,no-redef,unused-ignore]
         except ImportError:
             return None
-
-    class ByValue(cloudpickle.Pickler):  # type: ignore[misc,name-defined,unused-ignore]
-        storing: Storing | None = None
-
-        def reducer_override(self, thing: Any) -> Any:
-            found = _reduce(thing, self.storing)
-            return super().reducer_override(thing) if found is None else found
-
-    return ByValue
+    return cloudpickle.Pickler
