@@ -350,6 +350,37 @@ async fn a_payload_of_several_files_imports_its_own_modules() {
     assert_eq!(pool(1).scope(async |pool| call.run(pool).await).await.unwrap(), 42);
 }
 
+/// The worker's part of four items, whether it is the head, and what it prints for the head alone.
+fn seen() -> PendingCompute<(Vec<u32>, bool, String)> {
+    python(indoc! {"
+        import io
+        import skyward as sky
+        def f():
+            kept = io.StringIO()
+            with sky.redirect_output(stdout=kept):
+                sky.stdout(only='head')(print)('spoken', end='')
+            return (sky.shard([0, 1, 2, 3]), bool(sky.is_head), kept.getvalue())
+    "})
+    .into()
+}
+
+#[tokio::test]
+async fn a_task_that_is_no_part_of_a_broadcast_is_alone_on_every_worker() {
+    let alone = (vec![0, 1, 2, 3], true, "spoken".to_owned());
+    pool(2)
+        .scope(async |pool| {
+            for rank in [0, 1] {
+                assert_eq!(seen().run_on(pool, Target::Rank(Rank(rank))).await?, alone);
+            }
+            let parts = [(vec![0, 1], true, "spoken".to_owned()), (vec![2, 3], false, String::new())];
+            assert_eq!(seen().broadcast(pool).await?, parts);
+            assert_eq!(join_all([seen(), seen()]).run(pool).await?, [alone.clone(), alone.clone()]);
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
 #[tokio::test]
 async fn a_task_knows_whether_all_ranks_run_it() {
     let gang: PendingCompute<bool> = python(indoc! {"

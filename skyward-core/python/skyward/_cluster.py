@@ -137,14 +137,25 @@ def _peers(cluster: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return peers
 
 
-def is_alone() -> bool:
-    """Return whether one worker of a joined world runs this task alone, so that it sees no world."""
-    return not _state.gang and instance_info().joined
+def count_ranks() -> int:
+    """Return how many ranks run this task; 1 for a task that is no part of a broadcast.
+
+    A process that the payload has started sees the ranks of the task that ran at its start.
+    """
+    if _state.ranks is not None:
+        return _state.ranks
+    inherited = os.environ.get(_state.RANKS)
+    return instance_info().total_workers if inherited is None else int(inherited)
+
+
+def rank_of_task() -> int:
+    """Return this worker's rank among those that run this task; 0 if it runs the task alone."""
+    return 0 if count_ranks() == 1 else instance_info().global_worker_index
 
 
 def is_head() -> bool:
     """Return whether this worker has rank 0 in the world that the running task sees."""
-    return instance_info().is_head or is_alone()
+    return rank_of_task() == 0
 
 
 _PLAIN = (

@@ -170,8 +170,10 @@ class Run(msgspec.Struct, tag=_wire.RUN, array_like=True):
     """How many stream items may be sent; 0 for a task without a stream."""
     trace: tuple[str, str] | None = None
     """`traceparent` and `tracestate`, of which the second may be empty."""
-    gang: tuple[Count, Count] | None = None
-    """Only for a gang: the number of its first task, and the number of the attempt."""
+    gang: tuple[Count, Count, Count] | None = None
+    """Only for a task of a broadcast: the number of the first task, the number of the attempt, and
+    how many ranks run it.
+    """
     depth: Annotated[int, msgspec.Meta(ge=1, le=_wire.DEEPEST)] | None = None
     """Only for a call of a payload: the number of callers above it."""
 

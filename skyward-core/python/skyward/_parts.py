@@ -11,25 +11,22 @@ import sys
 import threading
 from typing import Any
 
-from . import _state
-from ._cluster import instance_info, is_alone
+from ._cluster import count_ranks, instance_info, rank_of_task
 
 
 def data_parts() -> tuple[int, int]:
     """Return the number of parts, and the index of this worker's part.
 
-    A task that one worker of a joined world runs alone has all of the data.
+    A task that is no part of a broadcast has all of the data.
 
     Raises:
         ValueError: the mesh of Keras's distribution has no device of this worker, or gives workers
             data that overlap without being the same.
     """
-    info = instance_info()
-    if is_alone():
-        return 1, 0
-    own = info.total_workers, info.global_worker_index
-    if info.total_workers == 1 or not _state.gang:
+    own = count_ranks(), rank_of_task()
+    if own[0] == 1:
         return own
+    info = instance_info()
     found = _mesh_of_task()
     if found is None or found[0].ndim < 2 or not spans_workers(found[0]):
         return own

@@ -32,7 +32,7 @@ class _Head:
 
 
 is_head = _Head()
-"""True on the worker of rank 0, and in a task that one worker of a joined world runs alone.
+"""True on the worker of rank 0, and in a task that is no part of a broadcast.
 
 `if sky.is_head:` and `if sky.is_head():` are the same.
 """
@@ -51,7 +51,7 @@ def shard(*arrays: Any, shuffle: bool = False, seed: int = 0, drop_last: bool = 
     `shuffle`), contain each row exactly once, and differ in size by at most one. Each worker has a
     part of its own, unless Keras divides a model over the devices of several workers: those workers
     get the same part, because they compute on the same samples. Outside a pool, and in a task that
-    one worker of a joined world runs alone, the part is all of the data.
+    is no part of a broadcast, the part is all of the data.
 
     Args:
         *arrays: data of equal length, whose rows stay aligned: list, tuple, str, bytes, memoryview,

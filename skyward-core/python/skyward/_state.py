@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 cluster: dict[str, Any] | None = None
 """The `cluster` map of the start spec; None outside a worker."""
@@ -13,6 +13,14 @@ progress: int | None = None
 gang: bool = True
 """Whether the running task runs on all ranks at the same time. A task on a single worker must not
 wait for other ranks.
+"""
+
+RANKS: Final = "SKYWARD_RANKS"
+"""The environment variable that gives `ranks` to processes that the payload starts."""
+
+ranks: int | None = None
+"""How many ranks run the running task: those of its broadcast, or 1. None before the first task and
+outside a worker. An elastic pool may have grown since this worker was started.
 """
 
 worker: Any = None

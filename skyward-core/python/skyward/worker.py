@@ -173,7 +173,12 @@ class Worker(Interrupts):
             session.failure(identity, 0, 0, 0, _RECALLED)
             return False
         session.running = identity
-        _state.gang, _state.attempt, _state.depth = run.gang is not None, run.gang, run.depth or 0
+        gang = run.gang
+        _state.gang, _state.attempt, _state.depth = gang is not None, gang and gang[:2], run.depth or 0
+        ranks = 1 if gang is None else gang[2]
+        if ranks != _state.ranks:
+            _state.ranks = ranks
+            os.environ[_state.RANKS] = str(ranks)
         if self.store is not None and not run.depth:
             self.store.mappings.give_up()
         session.cancelled = False

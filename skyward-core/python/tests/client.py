@@ -107,7 +107,7 @@ class WorkerClient(Frames):
         life.
         """
         self.acknowledged = 0
-        self.gang: list[int] | None = [1, 1]
+        self.gang: list[int] | None = [1, 1, 1]
         """The attempt of the gang to which its tasks belong; None for tasks on this worker alone."""
 
     def hello(self) -> tuple[list[Any], Any]:

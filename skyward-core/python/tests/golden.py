@@ -129,7 +129,7 @@ def frames() -> list[dict[str, Any]]:
         ("load", "client_to_worker", [_wire.LOAD, 1, "0123456789abcdef"], _packed(_LOAD)),
         ("run", "client_to_worker", [_wire.RUN, 1 << 40, 1, 41, 0, None], _packed({"x": 1})),
         ("run_stream", "client_to_worker", [_wire.RUN, 9, 1, 41, 16, _TRACE], b"\x80"),
-        ("run_gang", "client_to_worker", [_wire.RUN, 10, 1, 41, 0, None, [70_000, 2]], b"\x80"),
+        ("run_gang", "client_to_worker", [_wire.RUN, 10, 1, 41, 0, None, [70_000, 2, 4]], b"\x80"),
         ("run_call", "client_to_worker", [_wire.RUN, 11, 1, 41, 0, None, None, 2], _CALL),
         ("ack", "client_to_worker", [_wire.ACK, 42], b""),
         ("credit", "client_to_worker", [_wire.CREDIT, 9, 300, 70_000], b""),

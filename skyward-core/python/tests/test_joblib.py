@@ -817,7 +817,7 @@ def test_asynchronous_functions(node: Node) -> None:
 
 def test_gangs_and_code_outside_a_pool_are_sequential(make_pool: Callable[..., Pool]) -> None:
     pool = make_pool()
-    pool.workers[0].gang = [1, 1]
+    pool.workers[0].gang = [1, 1, 1]
     assert pool.call(what="double", count=10, n_jobs=-1) == doubles(10)
     assert pool.call(what="jobs")["-1"] == 1
     assert pool.counts == {"run": 0, "help": 0, "aside": 0, "refused": 0}

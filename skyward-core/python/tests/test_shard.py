@@ -20,7 +20,7 @@ from skyward._output import _selected
 @pytest.fixture(autouse=True)
 def _alone() -> Iterator[None]:
     yield
-    _state.cluster, _state.gang = None, True
+    _state.cluster, _state.gang, _state.ranks = None, True, None
 
 
 def on_rank(rank: int, nodes: int, workers: int = 1) -> None:
@@ -187,21 +187,22 @@ def test_a_world_of_one_gets_everything() -> None:
 def test_a_task_that_runs_alone_in_a_joined_world_has_all_of_the_data() -> None:
     for rank in range(3):
         on_rank(rank, 3)
-        _state.gang = False
+        _state.gang, _state.ranks = False, 1
         assert sky.shard([1, 2, 3, 4]) == [1, 2, 3, 4]
         assert sky.is_head
         assert (sky.instance_info().rank, sky.instance_info().is_head) == (rank, rank == 0)
         assert _selected("head")
-        _state.gang = True
+        _state.gang, _state.ranks = True, 3
         assert sky.shard([1, 2, 3, 4], drop_last=True) == [rank + 1]
         assert sky.is_head == (rank == 0)
 
 
-def test_a_task_of_a_pool_without_a_world_has_a_part() -> None:
-    on_rank(1, 2)
+def test_a_broadcast_in_a_pool_without_a_world_has_parts_of_the_ranks_that_run_it() -> None:
+    on_rank(1, 1, 2)
     assert _state.cluster is not None
-    _state.cluster["joined"] = _state.gang = False
-    assert sky.shard([1, 2, 3, 4]) == [3, 4]
+    _state.cluster["joined"] = False
+    _state.ranks = 4
+    assert sky.shard([1, 2, 3, 4]) == [2]
     assert not sky.is_head
 
 

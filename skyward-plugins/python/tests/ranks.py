@@ -59,6 +59,7 @@ def task(function, gang=None):
     '\''One task, with the hooks around it.'\''
     if gang is not None:
         _state.gang = gang
+    _state.ranks = None if _state.gang else 1
     # Of a gang the number is the same on all ranks, and a task alone has none.
     gangs[0] += _state.gang
     _state.attempt = (gangs[0], 1) if _state.gang else None

@@ -86,7 +86,8 @@ impl Shared {
         for _ in 0..count {
             let Some(one) = room.split(1) else { break };
             let (id, handle, mut entry) = self.entry(task.clone(), one);
-            entry.gang = Some(entries.first().map_or(id, |(first, _): &(TaskId, Entry)| *first));
+            let first = entries.first().map_or(id, |(first, _): &(TaskId, Entry)| *first);
+            entry.gang = Some((first, count as u32));
             handles.push(handle);
             entries.push((id, entry));
         }

@@ -23,8 +23,8 @@ pub(crate) struct Entry {
     pub(crate) next_item: u64,
     /// The worker that has the task, and the number of the run there.
     pub(crate) run: Option<(Rank, u64)>,
-    /// The first task of the gang, if the task belongs to a gang.
-    pub(crate) gang: Option<TaskId>,
+    /// The first task of the broadcast and the number of its tasks, if the task belongs to one.
+    pub(crate) gang: Option<(TaskId, u32)>,
     /// The try that runs, or the next try.
     pub(crate) attempt: Attempt,
     /// Since when the task has waited for a worker to begin it.
@@ -82,7 +82,7 @@ impl Entry {
     /// What the worker must run.
     pub(crate) fn call(&self) -> Call<'_> {
         let granted = self.items().map_or(0, |items| items.awaited(0).granted);
-        let gang = self.gang.map(|first| GangTry { first: first.0, attempt: self.attempt.0 });
+        let gang = self.gang.map(|(first, ranks)| GangTry { first: first.0, attempt: self.attempt.0, ranks });
         Call { task: &self.task, granted, gang, depth: self.depth }
     }
 

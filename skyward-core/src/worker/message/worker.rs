@@ -16,6 +16,8 @@ pub struct GangTry {
     pub first: u64,
     /// The number of the attempt.
     pub attempt: u32,
+    /// How many ranks run it, from rank 0 on.
+    pub ranks: u32,
 }
 
 /// From the client to a worker.
