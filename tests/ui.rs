@@ -23,11 +23,13 @@ accepted! {
     asynchronous
     file
     folder
+    hygiene
     inline
     items
     macro_rules
     names
     rust_body
+    scripts
     streaming
     unchecked
 }

@@ -26,7 +26,7 @@ fn taken(epochs: [u8; SOURCE]) -> ([f64; SOURCE], [f64; SHAPE]) {
     "return [[0.0, 0.0], [float(epochs[0])] * 3]"
 }
 
-#[skyward::compute(python = "payloads/reports.py", payload = Reported)]
+#[skyward::compute(python = "tests/ui/payloads/reports.py", payload = Reported)]
 fn report(epochs: [u8; SHAPE]) -> Report<SHAPE>;
 
 #[skyward::compute]
@@ -66,7 +66,8 @@ fn unused() -> u8 {
     "return 1"
 }
 
-fn main() {
+#[test]
+fn is_accepted() {
     assert!(format!("{:?}", None::<Taken>).contains("None"));
     assert!(Taken::source().main_text().contains("def taken"));
     assert!(Reported::source().main_text().contains("def report"));
