@@ -209,7 +209,7 @@ def test_a_task_knows_whether_all_ranks_run_it(node: Node) -> None:
     assert worker.call(1) is True
     for gang in (False, True):
         worker.task += 1
-        number = [7, 1] if gang else None
+        number = [7, 1, 1] if gang else None
         worker.send([_wire.RUN, worker.task, 1, worker.acknowledged, 0, None, number], b"\x80")
         assert worker.outcome(worker.task)[1] is gang
 

@@ -29,7 +29,7 @@ class World:
     def together(self, **arguments: Any) -> list[Any]:
         """Run a gang; return the result of each rank."""
         self.gangs += 1
-        tasks = [self._start(worker, [self.gangs, 1], arguments) for worker in self.workers]
+        tasks = [self._start(worker, [self.gangs, 1, len(self.workers)], arguments) for worker in self.workers]
         return [self._value(worker, task) for worker, task in zip(self.workers, tasks, strict=True)]
 
     def alone(self, rank: int, **arguments: Any) -> Any:
