@@ -45,6 +45,7 @@ mod xml;
 pub use cloud::Cloud;
 pub use hypervisor::Instance;
 pub use left::Left;
+pub use moto::end_importer;
 pub use options::{CloudOptions, missing};
 pub use proxy::{Call, Calls};
 pub use records::{Market, Phases};

@@ -126,7 +126,6 @@ struct Importer {
 
 /// Forks a moto. The first call starts the process that imports moto.
 fn fork(request: &str) -> Result<Fork> {
-    static IMPORTER: Mutex<Option<Importer>> = Mutex::new(None);
     let mut importer = IMPORTER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(running) = importer.as_mut()
         && running.child.try_wait()?.is_some()
@@ -139,6 +138,17 @@ fn fork(request: &str) -> Result<Fork> {
     };
     importer.fork(request)
 }
+
+/// Ends the process that imports moto, for a program that leaves no process when it has ended. The
+/// next cloud starts another one.
+pub fn end_importer() {
+    if let Some(mut importer) = IMPORTER.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let _ = importer.child.kill();
+        let _ = importer.child.wait();
+    }
+}
+
+static IMPORTER: Mutex<Option<Importer>> = Mutex::new(None);
 
 impl Importer {
     fn start() -> Result<Self> {

@@ -108,7 +108,7 @@ class WorkerClient(Frames):
         """
         self.acknowledged = 0
         self.gang: list[int] | None = [1, 1, 1]
-        """The attempt of the gang to which its tasks belong; None for tasks on this worker alone."""
+        """The first task, the attempt and the ranks of its tasks' broadcast; None for tasks on this worker alone."""
 
     def hello(self) -> tuple[list[Any], Any]:
         head, body = self.expect(_wire.WORKER_HELLO)

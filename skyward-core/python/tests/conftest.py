@@ -45,8 +45,11 @@ class Node:
 
     def worker(self, index: int = 0, **more: Any) -> WorkerClient:
         """Start one worker and connect to it."""
-        self.started = self.agent.start(start_spec(**more), [index])
-        return WorkerClient(self.started[0][2], generation=more.get("generation", 1))
+        spec = start_spec(**more)
+        self.started = self.agent.start(spec, [index])
+        worker = WorkerClient(self.started[0][2], generation=more.get("generation", 1))
+        worker.gang = [1, 1, spec["cluster"]["total_nodes"] * spec["cluster"]["workers_per_node"]]
+        return worker
 
     def ready(self, source: str = "", **more: Any) -> WorkerClient:
         """Return a worker after its `Hello`, with a payload loaded in slot 1."""

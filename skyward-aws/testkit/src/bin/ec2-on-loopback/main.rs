@@ -10,7 +10,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use skyward_aws_testkit::{Cloud, CloudOptions, missing};
+use skyward_aws_testkit::{Cloud, CloudOptions, end_importer, missing};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
@@ -24,7 +24,9 @@ fn main() -> ExitCode {
         return ExitCode::from(UNAVAILABLE);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    match runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(run(options))) {
+    let ended = runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(run(options)));
+    end_importer();
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
     }
