@@ -72,6 +72,26 @@ def test_all_workers_are_processes_of_one_world(nodes: int, workers: int) -> Non
             assert ports - {world.port}
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    "use",
+    [
+        "jax.local_device_count()",
+        "float(jax.jit(jax.numpy.sum)(jax.numpy.ones(3))) - 2",
+        "int(jax.device_put(1, jax.local_devices()[0]))",
+    ],
+)
+def test_a_task_on_one_worker_can_be_the_first_use_of_jax(use: str, rank: int) -> None:
+    body = f"""
+    import jax, os
+    result = task(lambda: {use}, gang=False) if os.environ["JAX_PROCESS_ID"] == "{rank}" else None
+    """
+    with World(2) as world:
+        results = [one.result for one in world.run(JAX, body=body)]
+    assert results[rank] == 1
+    assert results[1 - rank] is None
+
+
 def test_the_workers_signal_handlers_stay_its_own() -> None:
     body = """
     import os, signal, threading

@@ -28,7 +28,7 @@ _PROXIES = ("http_proxy", "https_proxy", "grpc_proxy", "all_proxy")
 
 
 def join(info: InstanceInfo, devices: list[int], timeout: float) -> None:
-    """Join the runtime.
+    """Join the runtime, and look for the devices of all ranks.
 
     Args:
         info: this worker's place.
@@ -58,6 +58,8 @@ def join(info: InstanceInfo, devices: list[int], timeout: float) -> None:
             coordinator_bind_address=address,
             initialization_timeout=max(10, round(deadline - time.monotonic())),
         )
+        # The first use of JAX waits for the first use on all ranks, which a task on one worker has not.
+        jax.devices()
 
 
 def variables(info: InstanceInfo, devices: list[int]) -> dict[str, str]:
@@ -106,8 +108,8 @@ def check_devices(info: InstanceInfo) -> None:
 
     If JAX finds no driver, or was built without support for the accelerator, it uses the CPU
     without an error, and a training would take a hundred times as long. `JAX_PLATFORMS=cpu` in the
-    image turns this check off. The check runs in a process of its own, so that the payload may
-    still configure JAX before its first use.
+    image turns this check off. The check runs in a process of its own, because JAX can join a world
+    only before its first use.
 
     Raises:
         RuntimeError: JAX computes on the CPU.
