@@ -220,9 +220,10 @@ impl std::fmt::Display for Verdict<'_> {
     }
 }
 
-/// Steps that do not build in the folder that the others build in, or wait for most of their time:
-/// they run beside the others, which compile and then wait for machines.
-const BESIDE: [&str; 12] = [
+/// Steps that do not build in the folder that the others build in, or wait for most of their time, or
+/// check one crate after another: they run beside the others, which compile and then wait for
+/// machines.
+const BESIDE: [&str; 13] = [
     "python-lint",
     "python-unit",
     "image",
@@ -235,6 +236,8 @@ const BESIDE: [&str; 12] = [
     "python-test",
     "ui",
     "fuzz",
+    // With many short waits for the lock of the folder.
+    "features",
 ];
 /// The steps of `--fast`, which a run of all steps begins with.
 pub(crate) const FAST: [&str; 5] = ["format", "clippy", "unit", "python-lint", "python-unit"];
