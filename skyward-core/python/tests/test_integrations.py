@@ -93,7 +93,7 @@ def fake_jax(monkeypatch: pytest.MonkeyPatch, met: list[str]) -> Recorder:
     distributed = SimpleNamespace(
         initialize=recorder.function("initialize", ready=True), is_initialized=lambda: recorder.ready
     )
-    module(monkeypatch, "jax", distributed=distributed)
+    module(monkeypatch, "jax", distributed=distributed, devices=list)
     # Another test may have used the real module in this process.
     module(monkeypatch, "jax._src.xla_bridge", backends_are_initialized=lambda: recorder.used)
     return recorder
