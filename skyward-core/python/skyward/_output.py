@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Collection, Generator
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import IO, Any, ParamSpec, TypeVar, overload
 
 from ._cluster import InstanceInfo, instance_info, is_head
+from ._redirect import Discard, Redirect, step, step_awaited
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,7 +19,8 @@ Only = str | int | Collection[int] | Callable[[InstanceInfo], bool]
 def stdout(only: Only = "head") -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorator: only some workers print to standard output while the function runs.
 
-    Only what Python prints is affected, not output of native libraries or child processes.
+    Only what Python prints is affected, not output of native libraries or child processes. While a
+    coroutine waits, and between the items of a generator, the worker prints as it did before.
 
     Args:
         only: `"head"` for rank 0, a rank, several ranks, or a function that gets
@@ -59,8 +59,7 @@ def silent(function: Callable[..., Any] | None = None, /) -> Any:
     return decorate if function is None else decorate(function)
 
 
-@contextmanager
-def redirect_output(stdout: IO[str] | None = None, stderr: IO[str] | None = None) -> Iterator[None]:
+def redirect_output(stdout: IO[str] | None = None, stderr: IO[str] | None = None) -> AbstractContextManager[None]:
     """Context manager: redirect Python's standard output and standard error.
 
     A stream that is not given is discarded. Output of native libraries and child processes is not
@@ -70,8 +69,7 @@ def redirect_output(stdout: IO[str] | None = None, stderr: IO[str] | None = None
         stdout: text file that receives standard output; None to discard it.
         stderr: text file that receives standard error; None to discard it.
     """
-    with open(os.devnull, "w", encoding="utf-8") as null, _replaced(stdout or null, stderr or null):
-        yield
+    return Redirect(Discard() if stdout is None else stdout, Discard() if stderr is None else stderr)
 
 
 @overload
@@ -98,13 +96,10 @@ def _limited(only: Only, out: bool, err: bool) -> Callable[[Callable[P, R]], Cal
     if isinstance(only, str) and only != "head":
         raise ValueError(f'only must be "head", a rank, ranks, or a function of the instance info, not {only!r}')
 
-    @contextmanager
-    def limit() -> Iterator[None]:
+    def limit() -> AbstractContextManager[None]:
         if _selected(only):
-            yield
-            return
-        with open(os.devnull, "w", encoding="utf-8") as null, _replaced(null if out else None, null if err else None):
-            yield
+            return nullcontext()
+        return Redirect(Discard() if out else None, Discard() if err else None)
 
     return lambda function: _wrap(function, limit)
 
@@ -120,19 +115,9 @@ def _selected(only: Only) -> bool:
     return info.global_worker_index in only
 
 
-@contextmanager
-def _replaced(out: IO[str] | None, err: IO[str] | None) -> Iterator[None]:
-    before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = out or before[0], err or before[1]
-    try:
-        yield
-    finally:
-        sys.stdout, sys.stderr = before
-
-
-def _wrap(function: Callable[..., Any], around: Callable[[], Any]) -> Callable[..., Any]:
-    """Wrap a function in a context manager; a generator stays inside it until it ends."""
-    from inspect import isgeneratorfunction
+def _wrap(function: Callable[..., Any], around: Callable[[], AbstractContextManager[None]]) -> Callable[..., Any]:
+    """Wrap a function in a context manager, which is left while a coroutine or generator waits."""
+    from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -140,8 +125,35 @@ def _wrap(function: Callable[..., Any], around: Callable[[], Any]) -> Callable[.
             return function(*args, **kwargs)
 
     @wraps(function)
-    def iterate(*args: Any, **kwargs: Any) -> Any:
-        with around():
-            yield from function(*args, **kwargs)
+    def iterate(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        return (yield from step(around(), function(*args, **kwargs)))
 
-    return iterate if isgeneratorfunction(function) else call
+    @wraps(function)
+    async def finish(*args: Any, **kwargs: Any) -> Any:
+        return await step_awaited(around(), function(*args, **kwargs))
+
+    @wraps(function)
+    async def stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        scope, items = around(), function(*args, **kwargs)
+        resume, value = items.asend, None
+        while True:
+            try:
+                item = await step_awaited(scope, resume(value))
+            except StopAsyncIteration:
+                return
+            try:
+                resume, value = items.asend, (yield item)
+            except GeneratorExit:
+                await step_awaited(scope, items.aclose())
+                raise
+            except BaseException as error:
+                resume, value = items.athrow, error
+
+    for is_kind, wrapped in (
+        (isasyncgenfunction, stream),
+        (iscoroutinefunction, finish),
+        (isgeneratorfunction, iterate),
+    ):
+        if is_kind(function):
+            return wrapped
+    return call

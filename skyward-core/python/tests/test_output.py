@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -58,6 +60,106 @@ def test_a_generator_is_silent_for_as_long_as_it_runs(capsys: pytest.CaptureFixt
 
     assert list(items()) == [1, 2]
     assert capsys.readouterr().out == ""
+
+
+def test_a_coroutine_is_silent_while_it_runs_and_others_print_while_it_waits(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def main() -> str:
+        waits, goes_on = asyncio.Event(), asyncio.Event()
+
+        @sky.silent
+        async def quiet() -> str:
+            print("before")
+            waits.set()
+            await goes_on.wait()
+            print("after")
+            return "done"
+
+        task = asyncio.create_task(quiet())
+        await waits.wait()
+        print("other")
+        goes_on.set()
+        return await task
+
+    stream = sys.stdout
+    assert asyncio.run(main()) == "done"
+    assert capsys.readouterr().out == "other\n"
+    assert sys.stdout is stream
+
+
+def test_an_asynchronous_generator_is_silent_and_can_be_closed(capsys: pytest.CaptureFixture[str]) -> None:
+    @sky.silent
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            for number in range(3):
+                print("inside")
+                await asyncio.sleep(0)
+                yield number
+        except ValueError:
+            print("inside")
+            yield 9
+        finally:
+            print("inside")
+
+    async def main() -> list[int]:
+        found = [number async for number in numbers()]
+        for end, arguments in (("athrow", [ValueError()]), ("aclose", [])):
+            items = numbers()
+            found.append(await anext(items))
+            print("outside")
+            found.append(await getattr(items, end)(*arguments))
+            await getattr(items, "aclose")()  # noqa: B009
+        return found
+
+    assert asyncio.run(main()) == [0, 1, 2, 0, 9, 0, None]
+    assert capsys.readouterr().out == "outside\n" * 2
+
+
+def test_between_the_items_of_a_generator_the_worker_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    @sky.silent
+    def echo() -> Generator[Any, Any, str]:
+        got = None
+        while got != "stop":
+            print("inside")
+            got = yield got
+        return "end"
+
+    items: Any = echo()
+    assert [next(items), items.send(1)] == [None, 1]
+    print("outside")
+    with pytest.raises(StopIteration) as end:
+        items.send("stop")
+    assert end.value.value == "end"
+    assert capsys.readouterr().out == "outside\n"
+
+
+@pytest.mark.parametrize("kind", ["function", "generator", "coroutine"])
+def test_a_logging_handler_that_is_made_inside_writes_afterwards(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    handlers = []
+
+    def make() -> None:
+        handlers.append(logging.StreamHandler(sys.stdout))
+        handlers[0].emit(record)
+        sys.stdout.buffer.write(b"inside")
+
+    def generate() -> Iterator[None]:
+        make()
+        yield
+
+    async def finish() -> None:
+        make()
+
+    record = logging.LogRecord("n", logging.INFO, "f", 1, "text", None, None)
+    if kind == "function":
+        sky.silent(make)()
+    elif kind == "generator":
+        list(sky.silent(generate)())
+    else:
+        asyncio.run(sky.silent(finish)())
+    assert capsys.readouterr().out == ""
+    handlers[0].emit(record)
+    assert capsys.readouterr() == ("text\n", "")
 
 
 def test_the_function_keeps_its_name_and_signature() -> None:
