@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, Final
@@ -26,6 +26,15 @@ _DEEPEST: Final = 3
 """The nesting level of `Parallel` from which on everything is sequential; three levels fill any
 pool.
 """
+
+
+_HINTS: Final = ("max_nbytes", "mmap_mode", "temp_folder", "verbose", "context")
+"""Options of joblib's own processes that change no result here. Workers are processes already, and large
+arrays are stored once on each node.
+"""
+_OWN: Final = ("n_jobs", "return_as", "verbose", "timeout", "pre_dispatch", "batch_size", "prefer", "require")
+_WRITING: Final = ("r+", "w+")
+"""Values of `mmap_mode` with which calls write into the caller's arrays."""
 
 
 class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc, unused-ignore]
@@ -80,14 +89,20 @@ class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
         return max(workers + 1 + n_jobs, 1) if n_jobs < 0 else min(n_jobs, workers)
 
     def configure(
-        self, n_jobs: int = 1, parallel: Any = None, prefer: str | None = None, require: str | None = None, **_: Any
+        self,
+        n_jobs: int = 1,
+        parallel: Any = None,
+        prefer: str | None = None,
+        require: str | None = None,
+        **options: Any,
     ) -> int:
         """Prepare for a `Parallel`.
 
         Raises:
             FallbackToBackend: another backend must serve it, or another instance of this class.
-            BackendError: a package that it needs is not installed.
+            BackendError: an option is not served, or a package that it needs is not installed.
         """
+        _check(options)
         level = self.nesting_level or 0
         self._n_jobs = self.effective_n_jobs(n_jobs)
         if self._n_jobs == 1:
@@ -170,6 +185,27 @@ class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
 
     def _at(self, level: int) -> SkywardBackend:
         return type(self)(level, self.inner_max_num_threads, self.caller_helps, self.retry)
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    """Refuse options of other backends that would have an effect there.
+
+    Raises:
+        BackendError: an option is not served.
+    """
+    unknown = [f"`{name}`" for name, value in options.items() if name not in _HINTS and value is not None]
+    if unknown:
+        served = ", ".join(dict.fromkeys([*_OWN, *_HINTS]))
+        raise BackendError(
+            f"the workers of the pool do not serve {', '.join(unknown)} of `Parallel`; leave it out, and do what it "
+            "does in the function itself or at the top level of its file, which each worker runs once. Served are "
+            f"{served}"
+        )
+    if options.get("mmap_mode") in _WRITING:
+        raise BackendError(
+            f"mmap_mode={options['mmap_mode']!r} lets calls write into the caller's arrays, which workers on other nodes "
+            'do not share; return what the calls write, or use `require="sharedmem"`'
+        )
 
 
 def can_call() -> bool:
