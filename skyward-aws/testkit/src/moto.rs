@@ -1,6 +1,6 @@
 //! The processes of moto, an EC2 without machines that listens on loopback.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
@@ -160,6 +160,8 @@ impl Importer {
             .envs(ENVIRONMENT)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // Not that of this process, whose parent may wait until nobody holds it.
+            .stderr(Stdio::piped())
             .process_group(0)
             .spawn()
             .context("cannot start the Python with moto")?;
@@ -172,7 +174,9 @@ impl Importer {
         let mut answer = String::new();
         writeln!(self.requests, "{request}").and_then(|()| self.forks.read_line(&mut answer))?;
         let Ok(id) = answer.trim().parse::<i32>() else {
-            bail!("the Python with moto ended with {}; its output is above", self.child.wait()?);
+            let mut written = String::new();
+            self.child.stderr.take().map(|mut pipe| pipe.read_to_string(&mut written)).transpose()?;
+            bail!("the Python with moto ended with {}: {}", self.child.wait()?, written.trim());
         };
         let process = Pid::from_raw(id).context("a process has the id 0")?;
         let process = pidfd_open(process, PidfdFlags::empty()).context("moto ended at once")?;

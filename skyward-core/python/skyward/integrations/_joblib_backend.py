@@ -203,8 +203,8 @@ def _check(options: Mapping[str, Any]) -> None:
         )
     if options.get("mmap_mode") in _WRITING:
         raise BackendError(
-            f"mmap_mode={options['mmap_mode']!r} lets calls write into the caller's arrays, which workers on other nodes "
-            'do not share; return what the calls write, or use `require="sharedmem"`'
+            f"mmap_mode={options['mmap_mode']!r} lets calls write into the caller's arrays, which workers on other "
+            'nodes do not share; return what the calls write, or use `require="sharedmem"`'
         )
 
 
