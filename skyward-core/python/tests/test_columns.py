@@ -89,7 +89,8 @@ def test_an_index_of_pandas_is_not_lost() -> None:
 
 @pytest.mark.frameworks
 def test_xarray_loses_nothing() -> None:
-    xarray = pytest.importorskip("xarray")
+    import xarray  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
     plain = xarray.DataArray([1.0, 2.0])
     assert there(plain) == there(np.array([1.0, 2.0]))
     refused(plain.assign_coords(dim_0=[3, 4]), "its coordinates (dim_0)")
