@@ -52,6 +52,16 @@ class Discard(io.TextIOBase):
         """The encoding of the other stream."""
         return getattr(self._other, "encoding", None) or "utf-8"
 
+    def fileno(self) -> int:
+        """Return the file of the other stream, into which child processes write."""
+        return super().fileno() if self._other is None else self._other.fileno()
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what only some text streams have, such as `reconfigure`, of the other stream."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._other, name)
+
     def _passes_to(self) -> Any:
         return None if self.is_in_place else getattr(self._other, "buffer", None)
 

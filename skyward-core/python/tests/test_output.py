@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -160,6 +162,21 @@ def test_a_logging_handler_that_is_made_inside_writes_afterwards(kind: str, caps
     assert capsys.readouterr().out == ""
     handlers[0].emit(record)
     assert capsys.readouterr() == ("text\n", "")
+
+
+def test_a_silent_function_can_use_all_of_its_streams(tmp_path: Path) -> None:
+    @sky.silent
+    def use() -> None:
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        subprocess.run(["true"], stdout=sys.stdout, check=True)
+        assert not sys.stdout.isatty()
+        assert sys.stdout.encoding == "utf-8"
+        print("text", flush=True)
+
+    with open(tmp_path / "out", "w", encoding="utf-8") as file, sky.redirect_output(file):
+        use()
+        assert file.line_buffering
+    assert (tmp_path / "out").read_text() == ""
 
 
 def test_the_function_keeps_its_name_and_signature() -> None:
