@@ -1,7 +1,7 @@
 #[skyward::compute(python = "payloads/alone.py")]
 fn run() -> u32;
 
-// What is wrong with a file is told once.
+// The errors of a file are reported once.
 #[skyward::compute(python = "payloads/alone.py", entry = "run")]
 fn again() -> u32;
 
