@@ -8,7 +8,8 @@ from functools import wraps
 from typing import IO, Any, ParamSpec, TypeVar, overload
 
 from ._cluster import InstanceInfo, instance_info, is_head
-from ._redirect import Discard, Redirect, step, step_awaited
+from ._redirect import Discard, Redirect
+from ._steps import step, step_awaited
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -149,11 +150,8 @@ def _wrap(function: Callable[..., Any], around: Callable[[], AbstractContextMana
             except BaseException as error:
                 resume, value = items.athrow, error
 
-    for is_kind, wrapped in (
-        (isasyncgenfunction, stream),
-        (iscoroutinefunction, finish),
-        (isgeneratorfunction, iterate),
-    ):
-        if is_kind(function):
-            return wrapped
-    return call
+    if isasyncgenfunction(function):
+        return stream
+    if iscoroutinefunction(function):
+        return finish
+    return iterate if isgeneratorfunction(function) else call

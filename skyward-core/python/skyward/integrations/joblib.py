@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, ContextDecorator
 from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
-from types import TracebackType, coroutine
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
+
+from .._steps import step_awaited
 
 if TYPE_CHECKING:
     from .._calls.options import Retry
@@ -23,6 +25,30 @@ _OLDEST: Final = (1, 4)
 
 class BackendError(RuntimeError):
     """joblib's backend of the pool cannot be used; the message says what to change."""
+
+
+class _Within(AbstractContextManager[None]):
+    """joblib's configuration of the moment, for the thread that enters it, one time after another."""
+
+    def __init__(self) -> None:
+        from joblib.parallel import _backend  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+        self._thread = _backend
+        self._own = _backend.config
+        self._outer: Any = None
+
+    def __enter__(self) -> None:
+        self._outer = getattr(self._thread, "config", None)
+        self._thread.config = self._own
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._own = self._thread.config
+        if self._outer is None:
+            del self._thread.config
+        else:
+            self._thread.config = self._outer
 
 
 class Backend(ContextDecorator):
@@ -75,32 +101,12 @@ class Backend(ContextDecorator):
             return finish  # type: ignore[return-value, unused-ignore]
         return iterate if isgeneratorfunction(function) else call
 
-    @coroutine
-    def _step(self, steps: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        """Run a coroutine; leave the backend while it waits and its thread runs others."""
+    def _step(self, steps: Coroutine[Any, Any, Any]) -> Any:
+        """Await a coroutine; leave the backend while it waits and its thread runs others."""
         config = self._make()
-        from joblib.parallel import _backend  # type: ignore[import-untyped,import-not-found,unused-ignore]
-
-        own = _backend.config
+        scope = _Within()
         config.__exit__(None, None, None)
-        resume, value = steps.send, None
-        while True:
-            outer = getattr(_backend, "config", None)
-            _backend.config = own
-            try:
-                awaited = resume(value)
-            except StopIteration as end:
-                return end.value
-            finally:
-                own = _backend.config
-                if outer is None:
-                    del _backend.config
-                else:
-                    _backend.config = outer
-            try:
-                resume, value = steps.send, (yield awaited)
-            except BaseException as error:
-                resume, value = steps.throw, error
+        return step_awaited(scope, steps)
 
     def _make(self) -> AbstractContextManager[Any]:
         """Return joblib's context manager, which applies from its creation on."""
