@@ -17,7 +17,8 @@ from itertools import count
 from typing import Final
 
 from ._messages import Source
-from ._modules import PREFIX, Layout, PayloadError, is_digest
+from ._modules import Layout, PayloadError
+from ._package_names import PREFIX, is_digest
 
 _BOM: Final = "\ufeff"
 _numbers: Final = count()

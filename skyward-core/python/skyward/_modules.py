@@ -16,9 +16,7 @@ from importlib.util import spec_from_file_location
 from types import FrameType, ModuleType
 from typing import Any, Final, cast
 
-PREFIX: Final = "payload_"
-_DIGITS: Final = frozenset("0123456789abcdef")
-_LEAST_DIGITS: Final = 16
+from ._package_names import DIGEST, PREFIX, is_root
 
 
 class PayloadError(ImportError):
@@ -215,17 +213,6 @@ def release(name: str) -> None:
     _restores.pop(name, None)
 
 
-def is_root(name: str) -> bool:
-    """Return whether a name is that of a payload's package."""
-    digest = name.removeprefix(PREFIX)
-    return len(digest) < len(name) and is_digest(digest)
-
-
-def is_digest(text: str) -> bool:
-    """Return whether a text can be the digest of a payload."""
-    return len(text) >= _LEAST_DIGITS and _DIGITS.issuperset(text)
-
-
 def is_payload_file(filename: str) -> bool:
     """Return whether a code object's file name is that of a payload's file, on any node."""
     return f"/{PREFIX}" in filename and any(map(is_root, filename.split("/")))
@@ -254,11 +241,11 @@ def shown(text: str) -> str:
 
     folders = "|".join(re.escape(os.path.dirname(root.folder)) for root in _roots.values())
     for pattern in (
-        rf'(?<=")[^"\n]*/{PREFIX}([0-9a-f]{{{_LEAST_DIGITS},}})/([^"\n]*)',
-        rf"(?:{folders or '(?!)'})/{PREFIX}([0-9a-f]{{{_LEAST_DIGITS},}})/([^\s\"':,;()]*)",
+        rf'(?<=")[^"\n]*/{PREFIX}({DIGEST})/([^"\n]*)',
+        rf"(?:{folders or '(?!)'})/{PREFIX}({DIGEST})/([^\s\"':,;()]*)",
     ):
         text = re.sub(pattern, lambda found: _user_path(*found.groups()), text)
-    return re.sub(rf"\b{PREFIX}[0-9a-f]{{{_LEAST_DIGITS},}}\.", "", text)
+    return re.sub(rf"\b{PREFIX}{DIGEST}\.", "", text)
 
 
 def shown_path(path: str) -> str:

@@ -20,8 +20,9 @@ from typing import Any, cast
 
 from . import _files, _modules
 from ._messages import Source
-from ._modules import PREFIX, Layout, PayloadError
+from ._modules import Layout, PayloadError
 from ._notices import Function, notices
+from ._package_names import PREFIX
 
 FOLDER = os.environ.get("SKYWARD_PAYLOADS", "")
 """The folder of the payloads of this node; read at the start, because payloads change variables."""

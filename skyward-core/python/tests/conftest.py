@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from skyward import _modules, _payload
+from skyward import _modules, _package_names, _payload
 
 from .client import AgentClient, WorkerClient, start_agent, start_spec
 
@@ -30,7 +30,7 @@ def payloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(_payload, "FOLDER", str(tmp_path / "payloads"))
     monkeypatch.setenv("SKYWARD_PAYLOADS", _payload.FOLDER)
     yield
-    for name in [name for name in sys.modules if _modules.is_root(name)]:
+    for name in [name for name in sys.modules if _package_names.is_root(name)]:
         _modules.forget(name)
 
 

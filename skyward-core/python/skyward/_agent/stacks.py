@@ -12,6 +12,7 @@ import signal
 from time import monotonic
 from typing import Final
 
+from .._package_names import DIGEST, PREFIX
 from .process import Worker
 
 QUIET: Final = 0.2
@@ -25,7 +26,7 @@ MOST: Final = 64 << 10
 """The most bytes that are sent. The last ones are kept, because the main thread comes last."""
 _MOST_READ: Final = 8 * MOST
 """The most bytes that are read; the names of files are shortened before they are sent."""
-_OF_PAYLOAD: Final = re.compile(rb'"[^"\n]*/payload_[0-9a-f]{16,}/')
+_OF_PAYLOAD: Final = re.compile(rf'"[^"\n]*/{PREFIX}{DIGEST}/'.encode())
 """What precedes the user's path in the name of a payload's file."""
 
 
