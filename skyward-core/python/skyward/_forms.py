@@ -37,8 +37,10 @@ def record_names(kind: type, items: int) -> list[str] | None:
     return list(names)
 
 
-def lost_attributes(value: object) -> list[str]:
+def lost_attributes(value: object) -> str:
     """Return the public attributes of an object of a subclass, of whose value they are no part.
+
+    They are listed for a message, which names at most five; empty if there are none.
 
     Do not call this for tuples with names: like dataclasses, they are sent by their fields alone.
     """
@@ -47,7 +49,8 @@ def lost_attributes(value: object) -> list[str]:
     own = ("data",) if isinstance(value, UserDict | UserList | UserString) else ()
     names = [name for name in attributes if type(name) is str and not name.startswith("_") and name not in own]
     lost = [name for name in names if name not in mapping or mapping[name] is not attributes[name]]
-    return lost + [name for name in _slots(type(value)) if hasattr(value, name)]
+    lost += [name for name in _slots(type(value)) if hasattr(value, name)]
+    return ", ".join(f".{name}" for name in lost[:5])
 
 
 def _slots(kind: type) -> list[str]:

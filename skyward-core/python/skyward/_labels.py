@@ -30,11 +30,11 @@ def lost(value: Any, kind: type) -> str:
             "its index would be lost; send `.to_dict()` or `list(data.items())`, which have it, or `.to_numpy()` or "
             "`.reset_index(drop=True)`, which are without it"
         )
-    # A subclass of NumPy's array; the attributes of a mapped file, which has `flush`, only describe the file.
+    # A subclass of NumPy's array; the attributes of a mapped file, which has `flush`, only describe the
+    # file.
     may_lose = hasattr(kind, "__array_finalize__") and not hasattr(kind, "flush")
     if may_lose and (found := _forms.lost_attributes(value)):
-        fields = ", ".join(f".{name}" for name in found[:5])
-        return f"only its elements would be sent, and {fields} would be lost; send a dict of both"
+        return f"only its elements would be sent, and {found} would be lost; send a dict of both"
     return ""
 
 

@@ -121,8 +121,7 @@ def _plain(torch: Any, tensor: Any) -> Any:
 
 def _check_subclass(tensor: Any) -> None:
     if lost := _forms.lost_attributes(tensor):
-        fields = ", ".join(f".{name}" for name in lost[:5])
         raise TensorError(
-            f"only the elements would be sent, and {fields} would be lost; send a dict of `.as_subclass(torch.Tensor)` "
+            f"only the elements would be sent, and {lost} would be lost; send a dict of `.as_subclass(torch.Tensor)` "
             "and of them"
         )

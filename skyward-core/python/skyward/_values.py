@@ -188,9 +188,8 @@ class _Reduction:
                 head = self.heads[kind] = names, Ext(_RECORD, _encode(names))
                 return self._record(*head, value)
         if _forms.is_plain(value) and (lost := _forms.lost_attributes(value)):
-            fields = ", ".join(f".{name}" for name in lost[:5])
             what = "items" if isinstance(value, Sized) else "value"
-            reason = f"only its {what} would be sent, and {fields} would be lost; send a dict or a dataclass of both"
+            reason = f"only its {what} would be sent, and {lost} would be lost; send a dict or a dataclass of both"
             raise EncodeError(reason, value)
         if isinstance(value, tuple):
             return self._sequence(tuple(value))

@@ -32,7 +32,7 @@ _HINTS: Final = ("max_nbytes", "mmap_mode", "temp_folder", "verbose", "context")
 """Options of joblib's own processes that change no result here. Workers are processes already, and large
 arrays are stored once on each node.
 """
-_OWN: Final = ("n_jobs", "return_as", "verbose", "timeout", "pre_dispatch", "batch_size", "prefer", "require")
+_OWN: Final = ("n_jobs", "return_as", "timeout", "pre_dispatch", "batch_size", "prefer", "require")
 _WRITING: Final = ("r+", "w+")
 """Values of `mmap_mode` with which calls write into the caller's arrays."""
 
@@ -195,7 +195,7 @@ def _check(options: Mapping[str, Any]) -> None:
     """
     unknown = [f"`{name}`" for name, value in options.items() if name not in _HINTS and value is not None]
     if unknown:
-        served = ", ".join(dict.fromkeys([*_OWN, *_HINTS]))
+        served = ", ".join([*_OWN, *_HINTS])
         raise BackendError(
             f"the workers of the pool do not serve {', '.join(unknown)} of `Parallel`; leave it out, and do what it "
             "does in the function itself or at the top level of its file, which each worker runs once. Served are "
