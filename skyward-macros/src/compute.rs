@@ -9,7 +9,7 @@ use syn::{Ident, LitStr};
 
 use crate::args::Options;
 use crate::check::{check, generator, left_out, no_generator, passing};
-use crate::diagnostic::{Diagnostic, Errors, Place, is_told_by};
+use crate::diagnostic::{Diagnostic, Errors, Place, is_reported_by};
 use crate::expand::{self, Expected, Made, Source, Text, Unreturned};
 use crate::signature::{Body, Declaration, ResultShape, Signature};
 use crate::surroundings::is_associated;
@@ -105,14 +105,14 @@ fn from_files(options: &Options, python: &LitStr, signature: &Signature, errors:
     let main = options.main.as_ref().map(LitStr::value);
     let declaration = format!("{} {}", python.span().file(), signature.name);
     let payload = Payload::read(&root, &python.value(), main.as_deref()).map_err(|found| {
-        if found.kind() != Kind::Encoding || is_told_by(&declaration, &found) {
+        if found.kind() != Kind::Encoding || is_reported_by(&declaration, &found) {
             report(vec![found.into()]);
         }
         None
     })?;
     let broken = payload.findings();
     let is_broken = !broken.is_empty();
-    let broken = broken.into_iter().filter(|found| is_told_by(&declaration, found));
+    let broken = broken.into_iter().filter(|found| is_reported_by(&declaration, found));
     report(broken.map(Diagnostic::from).collect());
     let entry = options.entry.as_ref().map_or_else(|| python_name(signature), LitStr::value);
     let unchecked = options.unchecked.is_some();

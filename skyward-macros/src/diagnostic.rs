@@ -36,18 +36,18 @@ pub(crate) struct Diagnostic {
 #[derive(Debug, Default)]
 pub(crate) struct Errors(Option<syn::Error>);
 
-/// Whether a declaration shows what is wrong with a file that others may share: the first one does,
-/// each time that it is expanded, and the errors of this one end the build.
-pub(crate) fn is_told_by(declaration: &str, finding: &Finding) -> bool {
+/// Whether a declaration reports the errors of a file that others may share: the first one does, each
+/// time that it is expanded, and its errors end the build.
+pub(crate) fn is_reported_by(declaration: &str, finding: &Finding) -> bool {
     let crate_name = std::env::var("CARGO_CRATE_NAME").unwrap_or_default();
     let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
-    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-    let by = told.entry((crate_name, root, finding.to_string())).or_insert_with(|| declaration.to_owned());
+    let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let by = reported.entry((crate_name, root, finding.to_string())).or_insert_with(|| declaration.to_owned());
     by == declaration
 }
 
-/// By crate and finding, the declaration that shows it.
-static TOLD: Mutex<BTreeMap<(String, String, String), String>> = Mutex::new(BTreeMap::new());
+/// By crate and finding, the declaration that reports it.
+static REPORTED: Mutex<BTreeMap<(String, String, String), String>> = Mutex::new(BTreeMap::new());
 
 impl Diagnostic {
     pub(crate) fn new(place: Place, message: impl Into<String>) -> Self {
@@ -94,12 +94,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_declaration_tells_what_is_wrong_with_a_file() {
-        let found = skyward_python::Payload::from_text("told.py", "x = = 1\ny = = 2\n").findings();
+    fn one_declaration_reports_the_errors_of_a_file() {
+        let found = skyward_python::Payload::from_text("broken.py", "x = = 1\ny = = 2\n").findings();
         let [first, second, ..] = &*found else { panic!("{found:?}") };
-        assert!(is_told_by("src/a.rs f", first));
-        assert!(!is_told_by("src/a.rs g", first) && !is_told_by("src/b.rs f", first));
-        assert!(is_told_by("src/a.rs f", first), "an editor expands it again");
-        assert!(is_told_by("src/a.rs g", second), "each finding is told");
+        assert!(is_reported_by("src/a.rs f", first));
+        assert!(!is_reported_by("src/a.rs g", first) && !is_reported_by("src/b.rs f", first));
+        assert!(is_reported_by("src/a.rs f", first), "an editor expands it again");
+        assert!(is_reported_by("src/a.rs g", second), "each finding is reported");
     }
 }

@@ -5,8 +5,8 @@ use std::fs;
 use proc_macro2::{Delimiter, LineColumn, Span, TokenStream, TokenTree};
 
 /// Whether the place of a span is directly in an `impl` or a `trait`, where only functions,
-/// constants and types of these can stand. False where the file cannot be read: the compiler tells,
-/// too, if less well.
+/// constants and types of these can stand. False where the file cannot be read: the compiler then
+/// reports the mistake in its own words.
 pub(crate) fn is_associated(span: Span) -> bool {
     let Some(text) = span.local_file().and_then(|file| fs::read_to_string(file).ok()) else { return false };
     let at = span.start();

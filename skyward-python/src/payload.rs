@@ -67,7 +67,8 @@ impl Payload {
     /// # Errors
     ///
     /// If the file or folder does not exist, cannot be read or is not in the encoding of Python's
-    /// files; if the path is not relative; and if `main` names no file of the folder. The finding lists what there is instead.
+    /// files; if the path is not relative; and if `main` names no file of the folder. The finding lists
+    /// what there is instead.
     pub fn read(root: &Path, python: &str, main: Option<&str>) -> Result<Self, Finding> {
         let (texts, main) = reading::read(root, python, main)?;
         let beside = root.join(python).parent().map(Path::to_owned);
@@ -117,7 +118,8 @@ impl Payload {
     /// The problems of all files that do not depend on the entry: what Python's grammar and compiler
     /// refuse, for the oldest Python that `requires-python` allows, or else for 3.10; names of the
     /// package `skyward` that do not exist; imports of files that are no part of the payload; and the
-    /// metadata of the main file. This and each other check reports at most 100 findings of a file, and then how many more there are.
+    /// metadata of the main file. This and each other check reports at most 100 findings of a file, and
+    /// then how many more there are.
     pub fn findings(&self) -> Vec<Finding> {
         let mut found = Vec::new();
         for file @ File { module, .. } in &self.files {

@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::reader::{Reader, Token};
 
-/// A path, which is displayed without its middle if it is long. It is assembled from its end while an error is passed up through the value.
+/// A path, which is displayed without its middle if it is long. It is assembled from its end while an
+/// error is passed up through the value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Path(Vec<Segment>);
 
