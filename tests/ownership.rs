@@ -226,6 +226,16 @@ fn machines_end_although_the_ledger_is_damaged() {
     assert_eq!(user.machines(), Vec::<String>::new());
 }
 
+#[test]
+fn a_start_dropped_at_any_moment_leaves_nothing() {
+    let mut user = User::new();
+    // The client lives on, so that nothing ends its machines but itself.
+    user.start_until("dropping", "dropped");
+    let folder = user.root.to_string_lossy().into_owned();
+    let agents = || processes_of(&PoolId::new("")).into_iter().filter(|line| line.contains(&folder)).count();
+    until("the dropped pools end", || agents() == 0 && user.machines().is_empty() && user.pools().is_empty());
+}
+
 /// The roles in which the tests start this program.
 #[test]
 #[ignore = "a role that the other tests play"]
@@ -252,6 +262,16 @@ fn client() {
                 "})
                 .into();
                 busy.run(&pool).await.unwrap();
+            }
+            "dropping" => {
+                for millis in [0, 1, 5, 20, 60, 120, 250] {
+                    let start = owned(2).start();
+                    if let Ok(pool) = tokio::time::timeout(Duration::from_millis(millis), start).await {
+                        pool.unwrap().shutdown(Duration::from_secs(20)).await.unwrap();
+                    }
+                }
+                println!("\ndropped");
+                std::future::pending().await
             }
             "leave" => {
                 let pool = owned(1).start().await.unwrap();

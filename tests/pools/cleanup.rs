@@ -147,21 +147,3 @@ fn calls_from_another_runtime_end_with_the_pools_runtime() {
     assert_eq!(error.kind(), ErrorKind::Closed);
     other.block_on(assert_gone(handle.id(), Duration::from_secs(20)));
 }
-
-#[tokio::test]
-async fn a_start_dropped_at_any_moment_leaves_nothing() {
-    for millis in [0, 1, 5, 20, 60, 120, 250] {
-        let start = pool(2).start();
-        if let Ok(pool) = tokio::time::timeout(Duration::from_millis(millis), start).await {
-            pool.unwrap().shutdown(Duration::from_secs(20)).await.unwrap();
-        }
-    }
-    // The ids of the pools are unknown; no process of a pool of this process may be left.
-    let owner = format!("--owner-pid {} ", std::process::id());
-    let end = std::time::Instant::now() + Duration::from_secs(30);
-    let left = || processes_of(&PoolId::new("")).into_iter().filter(|line| line.contains(&owner)).collect::<Vec<_>>();
-    while !left().is_empty() {
-        assert!(std::time::Instant::now() < end, "{:#?}", left());
-        tokio::task::yield_now().await;
-    }
-}
