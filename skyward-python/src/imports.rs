@@ -40,11 +40,12 @@ pub(super) fn unreachable(module: &Module, source: &str, folder: Option<&Path>) 
             folder.join(format!("{name}.py")).is_file() || folder.join(name).join("__init__.py").is_file()
         })
     };
+    let package = package_depth(module, folder);
     let found = module.imports().iter().filter_map(|import| {
         if import.level > 0 {
             let written = format!("{}{}", ".".repeat(import.level as usize), import.module);
             let message = format!("`{written}` is a relative import, and a payload of one file is in no package");
-            return Some((import, message, ""));
+            return Some((import, message, package, ""));
         }
         let name = import.module.split('.').next().unwrap_or_default();
         let is_package = || name == own || is_library(name) || declared.iter().any(|declared| declared == name);
@@ -52,12 +53,20 @@ pub(super) fn unreachable(module: &Module, source: &str, folder: Option<&Path>) 
             return None;
         }
         let message = format!("`{name}` is a file or folder beside `{}`, and no part of this payload", module.path);
-        Some((import, message, "; if a package of this name is meant, declare it in the metadata (PEP 723)"))
+        Some((import, message, 1, "; if a package of this name is meant, declare it in the metadata (PEP 723)"))
     });
-    Finding::first(found, |(import, message, otherwise)| {
+    Finding::first(found, |(import, message, depth, otherwise)| {
         let found = module.finding(Kind::Import, import.range, message);
-        found.with_help(format!("{}{otherwise}", name_the_folder(source)))
+        found.with_help(format!("{}{otherwise}", name_the_folder(source, depth)))
     })
+}
+
+/// How many folders above the file its relative imports reach, or its outermost package is if that is
+/// more.
+fn package_depth(module: &Module, folder: Option<&Path>) -> usize {
+    let levels = module.imports().iter().map(|import| import.level as usize).max().unwrap_or_default();
+    let ancestors = folder.into_iter().flat_map(Path::ancestors);
+    levels.max(ancestors.take_while(|folder| folder.join("__init__.py").is_file()).count())
 }
 
 /// The imports of a file in a folder that lead out of it.
@@ -72,9 +81,9 @@ pub(super) fn outside(module: &Module) -> Vec<Finding> {
     })
 }
 
-/// What to do about a file that needs others.
-fn name_the_folder(path: &str) -> String {
-    match path.rsplit_once('/') {
+/// What to do about a file that needs others of the folder that is so many levels above it.
+fn name_the_folder(path: &str, depth: usize) -> String {
+    match path.rmatch_indices('/').nth(depth - 1).map(|(at, _)| (&path[..at], &path[at + 1..])) {
         Some((folder, file)) if !folder.ends_with("..") => {
             format!("name the folder: `python = \"{folder}\", main = \"{file}\"`")
         }
@@ -139,7 +148,6 @@ mod tests {
         for text in [
             "from . import model\n",
             "from .model import Net\n",
-            "from ..model import *\n",
             "def f():\n    from .model import Net\n",
             "try:\n    from .model import Net\nexcept KeyError:\n    pass\n",
         ] {
@@ -147,6 +155,27 @@ mod tests {
             assert!(found.len() == 1 && found[0].contains("in no package"), "{text}: {found:?}");
             assert!(found[0].ends_with("`python = \"jobs\", main = \"train.py\"`"), "{text}: {found:?}");
         }
+    }
+
+    #[test]
+    fn the_folder_to_name_holds_all_that_the_file_imports() {
+        let named = |path: &str, text: &str, folder: Option<&Path>| {
+            let module = Module::parse(path, text, Lines::Own, Target::oldest());
+            unreachable(&module, path, folder)[0].to_string()
+        };
+        let text = "from .a import b\nfrom ..model import c\n";
+        assert!(named("x/jobs/fit/train.py", text, None).ends_with("`python = \"x/jobs\", main = \"fit/train.py\"`"));
+        assert!(named("jobs/train.py", text, None).contains("put the files into a folder"));
+        // The outermost package counts as well: its other files may import from further up.
+        let root = std::env::temp_dir().join(format!("skyward-imports-{}", std::process::id()));
+        let inner = root.join("outer/inner");
+        std::fs::create_dir_all(&inner).unwrap();
+        for folder in [&inner, &root.join("outer")] {
+            std::fs::write(folder.join("__init__.py"), "").unwrap();
+        }
+        let found = named("outer/inner/train.py", "from .a import b\n", Some(&inner));
+        assert!(found.ends_with("`python = \"outer\", main = \"inner/train.py\"`"), "{found}");
+        std::fs::remove_dir_all(root).unwrap();
     }
 
     #[test]
