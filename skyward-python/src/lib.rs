@@ -33,8 +33,8 @@ mod annotation;
 mod bindings;
 mod body;
 mod branches;
-mod builtins;
 mod cache;
+mod conventions;
 #[cfg(test)]
 mod corpus;
 mod decorators;

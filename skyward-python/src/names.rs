@@ -43,17 +43,10 @@ pub fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 /// assert!(skyward_python::names::is_keyword("lambda"));
 /// ```
 pub fn is_keyword(name: &str) -> bool {
-    KEYWORDS.contains(&name)
+    ruff_python_stdlib::keyword::is_keyword(name)
 }
 
 const MOST_NAMES: usize = 12;
-
-/// The keywords of Python.
-const KEYWORDS: [&str; 35] = [
-    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
-    "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal",
-    "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
-];
 
 #[cfg(test)]
 mod tests {

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use ruff_python_ast::PythonVersion;
+use ruff_python_stdlib::builtins::{is_python_builtin, python_builtins, python_magic_globals};
 
-use super::builtins::{BUILTINS, MODULES};
+use super::conventions::MODULES;
 use super::names::{list, nearest};
 use super::scopes::{Chance, Scopes, Use};
 
@@ -27,7 +28,7 @@ pub(super) fn undefined_names(scopes: &Scopes, version: PythonVersion) -> Vec<&U
             return Vec::new();
         }
         // `_` is what gettext installs; the others belong to Python.
-        let is_known = BUILTINS.contains(&name) || name == "_" || name.starts_with("__");
+        let is_known = is_built_in(name) || name == "_" || name.starts_with("__");
         if !is_known && used.chance <= certain && seen.insert(name) {
             found.push(used);
         }
@@ -49,7 +50,7 @@ pub(super) fn undefined(used: &Use, scopes: &Scopes, parameters: Option<&[&str]>
     if let Some((_, import)) = import {
         return format!("`{name}` is not defined: write `{import}` above it");
     }
-    if let Some(close) = nearest(name, BUILTINS).filter(|_| is_long) {
+    if let Some(close) = nearest(name, built_in()).filter(|_| is_long) {
         return meant(close);
     }
     let arguments = match parameters {
@@ -58,6 +59,18 @@ pub(super) fn undefined(used: &Use, scopes: &Scopes, parameters: Option<&[&str]>
         Some(names) => format!("here {}", list(names.iter().copied())),
     };
     format!("`{name}` is not defined: a body sees what it binds, and the arguments of its function, {arguments}")
+}
+
+/// Whether any version of Python has the name everywhere.
+fn is_built_in(name: &str) -> bool {
+    let newest = PythonVersion::latest_preview().minor;
+    is_python_builtin(name, newest, false) || python_magic_globals(newest).any(|known| known == name)
+}
+
+/// What a name may be a misspelling of, without the names that nobody writes.
+fn built_in() -> impl Iterator<Item = &'static str> {
+    let names = python_builtins(PythonVersion::latest_preview().minor, false).chain(["False", "None", "True"]);
+    names.filter(|name| !name.starts_with("__") && !TRICKS.contains(name))
 }
 
 /// Through any of these, names may come to be that are not written down.

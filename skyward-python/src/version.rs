@@ -112,7 +112,7 @@ impl Clause {
 }
 
 /// As in the image of a pool.
-const OLDEST: PythonVersion = PythonVersion::PY310;
+pub(super) const OLDEST: PythonVersion = PythonVersion::PY310;
 
 /// Longer ones come before those that they begin with.
 const OPERATORS: [&str; 8] = ["===", "==", "!=", "~=", ">=", "<=", ">", "<"];
