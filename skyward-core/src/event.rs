@@ -125,6 +125,19 @@ pub enum PoolEvent {
         /// How long the payload ran, in microseconds.
         micros: u64,
     },
+    /// A task asked something of a framework that had no effect, and the framework raised no error:
+    /// a layout of Keras whose pattern matched no variable. Emitted once for each rank that ran the
+    /// task, before its result.
+    TaskWarned {
+        /// The task.
+        task: TaskId,
+        /// The rank of the worker that ran the task.
+        rank: Rank,
+        /// What had no effect.
+        message: String,
+        /// What to do about it.
+        hint: String,
+    },
     /// A task failed and is not retried.
     TaskFailed {
         /// The task.
@@ -326,6 +339,7 @@ impl PoolEvent {
             Self::Output(output) => output.bytes.len(),
             Self::Report(report) => report.value.bytes.len(),
             Self::BootstrapLine { line, .. } => line.len(),
+            Self::TaskWarned { message, hint, .. } => message.len() + hint.len(),
             Self::TaskFailed { error, .. }
             | Self::TaskRetried { error, .. }
             | Self::NodeDisconnected { error, .. }

@@ -248,6 +248,14 @@ impl Accelerate {
         }
         Ok(())
     }
+
+    /// A hook for a cluster whose workers this plugin joins.
+    fn hook(&self, cluster: &ClusterInfo, kind: HookKind, factory: &str) -> Option<Hook> {
+        let cuda = cluster.accelerator.as_ref().is_some_and(|accelerator| without_nccl(accelerator).is_none());
+        let hook = Hook::new(kind, "skyward_plugins/accelerate.py", SOURCE, factory);
+        let config = json!({"timeout": self.timeout.as_secs_f64(), "cuda": cuda, "fsdp": self.gang_variables()});
+        cluster.may_be_many().then(|| hook.config(config))
+    }
 }
 
 impl Plugin for Accelerate {
@@ -312,15 +320,11 @@ impl Plugin for Accelerate {
     }
 
     fn around_app(&self, cluster: &ClusterInfo) -> Option<Hook> {
-        let cuda = cluster.accelerator.as_ref().is_some_and(|accelerator| without_nccl(accelerator).is_none());
-        let hook = Hook::new(HookKind::App, "skyward_plugins/accelerate.py", SOURCE, "around_app");
-        let config = json!({"timeout": self.timeout.as_secs_f64(), "cuda": cuda, "fsdp": self.gang_variables()});
-        cluster.may_be_many().then(|| hook.config(config))
+        self.hook(cluster, HookKind::App, "around_app")
     }
 
     fn around_task(&self, cluster: &ClusterInfo) -> Option<Hook> {
-        let several = cluster.accelerator.is_some() && cluster.workers_per_node > 1;
-        several.then(|| Hook::new(HookKind::Task, "skyward_plugins/accelerate.py", SOURCE, "around_task"))
+        self.hook(cluster, HookKind::Task, "around_task")
     }
 }
 

@@ -121,6 +121,22 @@ impl Torch {
         self.collective_timeout = Some(timeout);
         self
     }
+
+    fn hook(&self, cluster: &ClusterInfo, kind: HookKind, factory: &str) -> Hook {
+        let hook = Hook::new(kind, "skyward_plugins/torch.py", SOURCE, factory);
+        let unserved = cluster.accelerator.as_ref().and_then(without_nccl).is_some();
+        let collectives = match self.collectives {
+            Collectives::Auto if unserved => "gloo",
+            Collectives::Auto => "auto",
+            Collectives::Nccl => "nccl",
+            Collectives::Gloo => "gloo",
+        };
+        hook.config(json!({
+            "collectives": collectives,
+            "timeout": self.timeout.as_secs_f64(),
+            "collective_timeout": self.collective_timeout.map(|timeout| timeout.as_secs_f64()),
+        }))
+    }
 }
 
 impl Plugin for Torch {
@@ -164,19 +180,11 @@ impl Plugin for Torch {
     }
 
     fn around_app(&self, cluster: &ClusterInfo) -> Option<Hook> {
-        let hook = Hook::new(HookKind::App, "skyward_plugins/torch.py", SOURCE, "around_app");
-        let unserved = cluster.accelerator.as_ref().and_then(without_nccl).is_some();
-        let collectives = match self.collectives {
-            Collectives::Auto if unserved => "gloo",
-            Collectives::Auto => "auto",
-            Collectives::Nccl => "nccl",
-            Collectives::Gloo => "gloo",
-        };
-        Some(hook.config(json!({
-            "collectives": collectives,
-            "timeout": self.timeout.as_secs_f64(),
-            "collective_timeout": self.collective_timeout.map(|timeout| timeout.as_secs_f64()),
-        })))
+        Some(self.hook(cluster, HookKind::App, "around_app"))
+    }
+
+    fn around_task(&self, cluster: &ClusterInfo) -> Option<Hook> {
+        cluster.may_be_many().then(|| self.hook(cluster, HookKind::Task, "around_task"))
     }
 }
 
@@ -373,6 +381,10 @@ mod tests {
             .collective_timeout(Duration::from_secs(60));
         let config = json!({"collectives": "gloo", "timeout": 9.0, "collective_timeout": 60.0});
         assert_eq!(chosen.around_app(&cpus()).unwrap().config, config);
+        let task = chosen.around_task(&cpus()).unwrap();
+        assert_eq!(task.config, config);
+        task.validate().unwrap();
+        assert!(torch().around_task(&ClusterInfo::new(1, 1)).is_none());
         assert_eq!(chosen.constructor(), "plugins::torch().version(\"2.9.1\").collectives(Collectives::Gloo)");
     }
 }

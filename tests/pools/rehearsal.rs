@@ -12,6 +12,7 @@ use skyward::compute::PendingCompute;
 use skyward::error::WorkerExit;
 use skyward::ids::{PoolId, Rank};
 use skyward::plugin::plugin;
+use skyward::plugins::{Distribution, ModelParallel};
 use skyward::pool::{Finding, FindingKind, Pool, PoolBuilder, Rehearsal, RehearsalLimits};
 use skyward::prelude::plugins;
 use skyward::provider::{Architecture, Local};
@@ -263,6 +264,41 @@ async fn a_rehearsal_dropped_at_any_moment_leaves_nothing() {
         }
     }
     assert!(seen > 0, "the folders were never seen");
+}
+
+#[tokio::test]
+async fn a_layout_that_matches_nothing_is_found() {
+    let call: PendingCompute<Vec<usize>> = python(indoc! {"
+        import keras
+        import numpy as np
+        def f():
+            model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dense(2)])
+            model.compile('sgd', 'mse')
+            model.fit(np.ones((16, 4), 'float32'), np.ones((16, 2), 'float32'), batch_size=8, verbose=0)
+            return [layer.kernel.value.addressable_shards[0].data.shape[1] for layer in model.layers]
+    "})
+    .into();
+    let mut limits = limits();
+    limits.hooks = Duration::from_secs(240);
+    let mesh = ModelParallel::new([("data", 1), ("model", 2)])
+        .layout(".*dense/kernel", [None, Some("model")])
+        .layout("dense_1/kernel", [None, Some("model")]);
+    let rehearsal = Pool::builder()
+        .nodes(2)
+        .limits(limits)
+        .plugin(plugins::jax())
+        .plugin(plugins::keras().distribution(Distribution::ModelParallel(mesh)))
+        .rehearse(call, 2, 1)
+        .await
+        .unwrap();
+    assert_eq!(rehearsal.results, Some(vec![vec![4, 2], vec![4, 2]]), "{rehearsal}");
+    let [finding] = &rehearsal.findings[..] else { panic!("{rehearsal}") };
+    assert_eq!((finding.kind, &finding.ranks[..]), (FindingKind::NoEffect, &[Rank(0), Rank(1)][..]), "{rehearsal}");
+    assert!(finding.message.contains("the layout of 'dense_1/kernel' has no effect"), "{rehearsal}");
+    assert!(finding.message.contains("sequential/dense_1/kernel"), "{rehearsal}");
+    assert!(finding.hint.contains("'.*dense_1/kernel'"), "{rehearsal}");
+    assert!(!rehearsal.is_clean() && rehearsal.to_string().contains("no effect, ranks 0, 1: "), "{rehearsal}");
+    assert_nothing_left(rehearsal.pool.as_ref().unwrap());
 }
 
 #[tokio::test]

@@ -85,6 +85,10 @@ def world_store(info: InstanceInfo) -> Store | None:
     state: Any = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
     if getattr(state, "client", None) is not None and state.num_processes == info.total_workers:
         return _Jax(state.client)
+    torch: Any = sys.modules.get("skyward.integrations._torch_store")
+    joined = None if torch is None else torch.world()
+    if joined is not None:
+        return _Torch(joined.store)
     c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
     if c10d is not None and c10d.is_initialized() and c10d.get_world_size() == info.total_workers:
         return _Torch(c10d._get_default_store())

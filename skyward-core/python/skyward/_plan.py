@@ -57,9 +57,7 @@ def same_plan(*loops: Any, timeout: float = TIMEOUT, **facts: Any) -> None:
         raise RuntimeError(
             f"sky.same_plan compares the plans of {info.total_workers} ranks through the world that joins them, but "
             "they are not joined: add `plugins::jax()` or `plugins::torch()` to the pool, or decorate the payload "
-            "with `@sky.integrations.jax` or `@sky.integrations.torch`. With `plugins::transformers()`, "
-            "`plugins::accelerate()` or `@sky.integrations.transformers`, call it after `Trainer` or `Accelerator` "
-            "was created, which joins the ranks"
+            "with `@sky.integrations.jax` or `@sky.integrations.torch`"
         )
     compare(store, info, "same_plan", plan, timeout)
 

@@ -43,6 +43,10 @@ answer instead of running it. (A class would be slower.)
 """
 
 
+Warnings = list[tuple[str, str]]
+"""What had no effect in a run, and what to do about each."""
+
+
 class Stream:
     """The items of one run: how many may be sent, and those that are not acknowledged."""
 
@@ -119,13 +123,17 @@ class Session(Connection):
             elif payload not in self.payloads.values():
                 payload.release()
 
-    def result(self, run: int, out: int, err: int, micros: int, parts: list[Buffer]) -> None:
+    def result(
+        self, run: int, out: int, err: int, micros: int, parts: list[Buffer], warnings: Warnings | None = None
+    ) -> None:
         """Answer a run with its value."""
-        self._finish(_wire.RESULT, run, out, err, micros, parts)
+        self._finish(_wire.RESULT, run, out, err, micros, parts, warnings)
 
-    def failure(self, run: int, out: int, err: int, micros: int, failure: dict[str, Any]) -> None:
+    def failure(
+        self, run: int, out: int, err: int, micros: int, failure: dict[str, Any], warnings: Warnings | None = None
+    ) -> None:
         """Answer a run with a failure map."""
-        self._finish(_wire.FAILURE, run, out, err, micros, [_encode(failure)])
+        self._finish(_wire.FAILURE, run, out, err, micros, [_encode(failure)], warnings)
 
     def report(self, run: int, body: bytes) -> None:
         """Send a report of a run, or of no run if the number is 0."""
@@ -167,7 +175,9 @@ class Session(Connection):
         stream = self.streams[run]
         return stream.next < stream.limit
 
-    def _finish(self, number: int, run: int, out: int, err: int, micros: int, parts: list[Buffer]) -> None:
+    def _finish(
+        self, number: int, run: int, out: int, err: int, micros: int, parts: list[Buffer], warnings: Warnings | None
+    ) -> None:
         length = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
         if length > self.max_frame_bytes:
             text = f"the result has {length} bytes; a frame holds at most {self.max_frame_bytes}"
@@ -175,7 +185,8 @@ class Session(Connection):
             number, parts = _wire.FAILURE, [_encode(failure)]
             length = len(parts[0])
         sequence = self._next_sequence()
-        head = _encode([number, sequence, run, out, err, micros])
+        numbers = [number, sequence, run, out, err, micros]
+        head = _encode([*numbers, warnings] if warnings else numbers)
         start = _wire.HEADER.pack(len(head), length)
         small = len(parts) == 1 and length < 1 << 16
         parts = [b"".join((start, head, parts[0]))] if small else [start + head, *parts]

@@ -15,6 +15,8 @@ import os
 import sys
 from typing import Any
 
+from . import _leftovers
+
 VARIABLES = (
     "MASTER_ADDR",
     "MASTER_PORT",
@@ -37,6 +39,9 @@ VARIABLES = (
 _started = {name: os.environ[name] for name in VARIABLES if name in os.environ}
 """The variables among them that the image or the agent has set; they apply to all tasks."""
 
+_alone = {name: _started.get(name) for name in VARIABLES}
+"""The values of all of them for tasks on a single worker in a world."""
+
 _shown = True
 """Whether the process shows the state of gangs. It is true until there is a world and a single
 task.
@@ -54,16 +59,19 @@ _other: _State | None = None
 def show(gang: bool) -> None:
     """Show the world to the next task if it is a gang's, and hide it otherwise.
 
-    If the world has a process group of torch, a single task finds a group with this process alone.
+    What frameworks have kept of earlier tasks is taken away. If the world has a process group of
+    torch, a single task finds a group with this process alone.
 
     Raises:
         RuntimeError: the process group of this version of torch cannot be swapped.
     """
     global _may_be_joined
+    _leftovers.begin()
     # Reading the environment takes longer than the rest of a short call.
     if gang is not _shown and (_other is not None or (_may_be_joined and _joined())):
         _exchange()
     _may_be_joined = gang
+    _leftovers.clear(None if _shown else _alone)
     if not gang and _other is not None and _other.torch is not None:
         world = _other.torch
         backend, _ = world["_pg_map"][world["_world"]["_default_pg"]]
@@ -170,6 +178,14 @@ class _State:
         for index, state in enumerate(states):
             state.clear()
             state.update(self.accelerate[index] if self.accelerate else {})
+
+
+def forget_accelerate() -> None:
+    """Let Accelerate look for the world again, whose process group is gone."""
+    states = _accelerate_states()
+    if states and states[0].get("num_processes", 1) > 1:
+        for state in states:
+            state.clear()
 
 
 def _accelerate_states() -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from . import _hooks, _state, _strays, _wire, _world
+from . import _hooks, _layouts, _state, _strays, _wire, _world
 from ._alarm import TIMER, Alarm
 from ._complaint import complain
 from ._conceal import conceal
@@ -203,6 +203,7 @@ class Worker(Interrupts):
                 notices.forget()
                 if not self._has_signals():
                     self.take_signals()
+        warnings = _layouts.take_warnings() if _layouts.lookups else None
         flush()
         if self.reports:
             self.send_reports()
@@ -223,9 +224,9 @@ class Worker(Interrupts):
             self._end_timer()
             self.take_signals()
         if parts is not None:
-            session.result(identity, out, err, took // 1000, parts)
+            session.result(identity, out, err, took // 1000, parts, warnings)
         else:
-            session.failure(identity, out, err, took // 1000, failure)
+            session.failure(identity, out, err, took // 1000, failure, warnings)
         return took > _STALE_NS
 
     def _end_timer(self) -> None:

@@ -32,6 +32,13 @@ class World:
         tasks = [self._start(worker, [self.gangs, 1, len(self.workers)], arguments) for worker in self.workers]
         return [self._value(worker, task) for worker, task in zip(self.workers, tasks, strict=True)]
 
+    def ends(self, **arguments: Any) -> list[bool]:
+        """Run a gang; return whether each rank has returned a value."""
+        self.gangs += 1
+        tasks = [self._start(worker, [self.gangs, 1, len(self.workers)], arguments) for worker in self.workers]
+        outcomes = [worker.outcome(task) for worker, task in zip(self.workers, tasks, strict=True)]
+        return [head[0] == _wire.RESULT for head, _ in outcomes]
+
     def alone(self, rank: int, **arguments: Any) -> Any:
         """Run a task on this rank alone; return its result."""
         worker = self.workers[rank]
@@ -186,3 +193,123 @@ def test_accelerate_alone_finds_no_world(node: Node) -> None:
     assert world.alone(1) == alone
     assert world.together() == gang
     assert world.end() == [0, 0]
+
+
+@pytest.mark.frameworks
+def test_a_group_that_a_broadcast_has_destroyed_is_made_again(node: Node) -> None:
+    source = """
+import skyward as sky
+import torch, torch.distributed as dist
+
+@sky.integrations.torch(backend="gloo")
+def main(destroyed_by=(), begun_by=(), fails=()):
+    rank = sky.instance_info().global_worker_index
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    if rank in begun_by:
+        dist.all_reduce(torch.full((1,), 100.0), async_op=True)
+    if rank in destroyed_by:
+        dist.destroy_process_group()
+    if rank in fails:
+        raise ValueError("asked to fail")
+    return int(total)
+"""
+    world = World(node, source)
+    assert world.together(destroyed_by=[0, 1]) == [2, 2]
+    assert world.together(destroyed_by=[1]) == [2, 2]
+    assert world.alone(1) == 1
+    assert world.alone(0, destroyed_by=[0]) == 1
+    assert world.together(destroyed_by=[0]) == [2, 2]
+    assert world.together(begun_by=[0]) == [2, 2]
+    assert world.together() == [2, 2]
+    assert world.ends(fails=[0], begun_by=[1]) == [False, True]
+    assert world.together() == [2, 2]
+    assert world.ends(fails=[0, 1]) == [False, False]
+    assert world.together() == [2, 2]
+    assert world.alone(1) == 1
+    assert world.end() == [0, 0]
+
+
+@pytest.mark.frameworks
+def test_accelerate_trains_again_after_end_training(node: Node) -> None:
+    source = """
+import skyward as sky
+
+@sky.integrations.transformers
+def main():
+    import torch
+    from accelerate import Accelerator
+    accelerator = Accelerator()
+    model = accelerator.prepare(torch.nn.Linear(2, 1))
+    accelerator.backward(model(torch.ones(4, 2)).sum())
+    total = accelerator.reduce(torch.ones(1))
+    accelerator.end_training()
+    return [accelerator.num_processes, int(total)]
+"""
+    world = World(node, source)
+    assert world.together() == [[2, 2]] * 2
+    assert world.together() == [[2, 2]] * 2
+    assert world.alone(1) == [1, 1]
+    assert world.together() == [[2, 2]] * 2
+    assert world.end() == [0, 0]
+
+
+@pytest.mark.frameworks
+def test_ranks_that_do_not_begin_a_broadcast_are_named(node: Node) -> None:
+    source = """
+import skyward as sky
+from skyward.integrations import _torch_groups
+
+@sky.integrations.torch(backend="gloo")
+def train():
+    import torch, torch.distributed as dist
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    return int(total)
+
+def main(ranks):
+    _torch_groups.TIMEOUT = 3.0
+    if sky.instance_info().global_worker_index not in ranks:
+        return None
+    try:
+        return train()
+    except RuntimeError as error:
+        return str(error)
+"""
+    world = World(node, source)
+    assert world.together(ranks=[0, 1]) == [2, 2]
+    first, other = world.together(ranks=[0])
+    assert (other, first) == (
+        None,
+        "the ranks compare their process groups before a broadcast: rank 1 did not come within 3 s",
+    )
+    assert world.together(ranks=[0, 1]) == [2, 2]
+
+
+@pytest.mark.frameworks
+def test_keras_numbers_the_layers_of_each_task_from_the_beginning(node: Node) -> None:
+    source = """
+import os
+os.environ["KERAS_BACKEND"] = "jax"
+import keras
+
+def main(layout=None):
+    if layout is not None:
+        layouts = keras.distribution.LayoutMap(keras.distribution.DeviceMesh((1, 1), ["data", "model"]))
+        layouts[layout] = (None, "model")
+        keras.distribution.set_distribution(keras.distribution.ModelParallel(layout_map=layouts))
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8)])
+    if layout == "fail":
+        raise ValueError(layout)
+    return [weight.path for weight in model.weights]
+"""
+    worker = node.ready(source)
+    worker.socket.settimeout(120)
+    names = ["sequential/dense/kernel", "sequential/dense/bias"]
+    for layout, warned in [(None, 0), (".*kernel", 0), ("kernel", 1), ("fail", 1), (None, 1)]:
+        head, value = worker.outcome(worker.start(1, layout=layout))
+        assert (value == names) == (layout != "fail")
+        assert len(head[6:]) == warned, head
+        if warned and layout is not None:
+            [[message, _]] = head[6]
+            assert message.startswith(f"the layout of {layout!r} has no effect: the pattern matched none of the 2 ")

@@ -9,7 +9,7 @@ pub use self::agent::{FromAgent, Signal, StartedWorker, ToAgent};
 pub(super) use self::head::{Elements, pack, unknown, unreadable};
 pub use self::start::{Cluster, Peer, Peers, StartHook, StartSpec};
 pub(super) use self::worker::refused_by_worker;
-pub use self::worker::{Awaited, Failure, FromWorker, GangTry, TaskEnd, ToWorker, WorkerHello};
+pub use self::worker::{Awaited, Failure, FromWorker, GangTry, TaskEnd, ToWorker, Warning, WorkerHello};
 
 /// The version of the protocol between client and node.
 pub const PROTOCOL_VERSION: u32 = 2;

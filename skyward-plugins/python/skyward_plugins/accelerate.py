@@ -52,11 +52,18 @@ def around_app(config: Mapping[str, Any]) -> Iterator[None]:
 
 @contextmanager
 def around_task(config: Mapping[str, Any]) -> Iterator[None]:
-    """Limit a task on a single worker to that worker's accelerator.
+    """Limit a task on a single worker to that worker's accelerator; let a gang make a new group.
 
     Raises:
-        RuntimeError: there is no accelerator for this worker.
+        RuntimeError: there is no accelerator for this worker, or some ranks did not begin the gang;
+            the message names them.
     """
+    info = instance_info()
+    if _state.gang and info.total_workers > 1:
+        # The ranks have met around the app, where rank 0 left no store.
+        with world.around_gang(info, float(config["timeout"]), met=True):
+            yield
+        return
     if not _state.gang:
-        alone(instance_info())
+        alone(info)
     yield

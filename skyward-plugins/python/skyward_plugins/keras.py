@@ -10,6 +10,7 @@ from typing import Any
 
 from skyward import _state, instance_info
 from skyward._parts import data_parts
+from skyward.integrations import _keras_given as given
 from skyward.integrations._keras_plan import guard
 from skyward.integrations._keras_seed import seed_ranks
 from skyward.integrations._wrap import environment
@@ -40,7 +41,7 @@ def around_app(config: Mapping[str, Any]) -> Iterator[None]:
         _seed(config, kind)
         yield
         if kind != "none":
-            _set_distribution(None)
+            given.put(None)
 
 
 @contextmanager
@@ -52,13 +53,11 @@ def around_task(config: Mapping[str, Any]) -> Iterator[None]:
     """
     kind = _kind(config)
     if kind != "none":
-        import keras
-
         if instance_info().total_workers > 1 and not _state.gang:
             # A task on a single rank would wait for the other ranks in its first collective.
-            _set_distribution(None)
-        elif keras.distribution.distribution() is not _given:
-            _distribute(config, kind)
+            given.put(None)
+        else:
+            given.restore()
     _seed(config, kind)
     yield
 
@@ -82,17 +81,13 @@ def _refuse_other_backend(backend: str) -> None:
         )
 
 
-_given: Any = None
-"""The distribution with which every task starts."""
-
-
 def _distribute(config: Mapping[str, Any], kind: str) -> None:
     from keras import distribution
 
     devices = distribution.list_devices()
     # Each worker feeds its own part of the data (`sky.shard`), so Keras must not divide it again.
     if kind == "data_parallel":
-        _give(distribution.DataParallel(devices=devices, auto_shard_dataset=False))
+        given.give(distribution.DataParallel(devices=devices, auto_shard_dataset=False))
         return
     spec = config["distribution"]
     names, shape = [name for name, _ in spec["mesh"]], [size for _, size in spec["mesh"]]
@@ -105,7 +100,7 @@ def _distribute(config: Mapping[str, Any], kind: str) -> None:
     layouts = distribution.LayoutMap(distribution.DeviceMesh(shape=shape, axis_names=names, devices=devices))
     for pattern, axes in spec["layouts"]:
         layouts[pattern] = tuple(axes)
-    _give(
+    given.give(
         distribution.ModelParallel(
             layout_map=layouts, batch_dim_name=spec["batch_dim"] or names[0], auto_shard_dataset=False
         )
@@ -113,18 +108,6 @@ def _distribute(config: Mapping[str, Any], kind: str) -> None:
     # Check that the mesh gives each worker a definite part of the data, and remember the mesh for
     # other threads.
     data_parts()
-
-
-def _give(distribution: Any) -> None:
-    global _given
-    _given = distribution
-    _set_distribution(distribution)
-
-
-def _set_distribution(value: Any) -> None:
-    from keras import distribution
-
-    distribution.set_distribution(value)
 
 
 def _seed(config: Mapping[str, Any], kind: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from skyward import instance_info
+from skyward import _state, instance_info
 from skyward.integrations import _torch_world as world
 from skyward.integrations._wrap import environment
 
@@ -42,3 +42,21 @@ def around_app(config: Mapping[str, Any]) -> Iterator[None]:
         yield
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+@contextmanager
+def around_task(config: Mapping[str, Any]) -> Iterator[None]:
+    """Make the process group again if an earlier task has destroyed it or left it unfinished.
+
+    Raises:
+        RuntimeError: some ranks did not begin the gang; the message names them.
+    """
+    info = instance_info()
+    if info.total_workers == 1:
+        yield
+    elif _state.gang:
+        with world.around_gang(info, float(config["timeout"])):
+            yield
+    else:
+        world.alone()
+        yield

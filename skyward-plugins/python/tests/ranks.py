@@ -48,7 +48,7 @@ from contextlib import ExitStack
 from importlib import import_module
 
 # As a worker does it: before the hooks change anything.
-from skyward import _state, _world
+from skyward import _layouts, _state, _world
 
 spec = json.loads(sys.argv[1])
 hooks = [import_module("skyward_plugins." + name) for name, _ in spec["plugins"]]
@@ -68,7 +68,9 @@ def task(function, gang=None):
         for module, (_, config) in zip(hooks, spec["plugins"]):
             if hasattr(module, "around_task"):
                 around.enter_context(module.around_task(config))
-        return function()
+        value = function()
+    _layouts.take_warnings()
+    return value
 
 code = 0
 try:

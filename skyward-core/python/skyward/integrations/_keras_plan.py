@@ -53,7 +53,16 @@ def _check(iterator: Any, data: Any, frame: FrameType | None) -> None:
     while frame is not None and frame.f_code.co_name not in _GUARDED:
         frame = frame.f_back
     if store is not None and frame is not None:
-        compare(store, info, frame.f_code.co_name, plan_of(iterator, data, frame.f_locals), _TIMEOUT)
+        plan = {**plan_of(iterator, data, frame.f_locals), **_precision()}
+        compare(store, info, frame.f_code.co_name, plan, _TIMEOUT)
+
+
+def _precision() -> dict[str, Any]:
+    """Return how Keras and JAX compute, which an earlier task may have changed on one rank alone."""
+    import jax
+    import keras
+
+    return {"dtype policy": keras.config.dtype_policy().name, "jax_enable_x64": bool(jax.config.jax_enable_x64)}
 
 
 def plan_of(iterator: Any, data: Any, call: Any) -> dict[str, Any]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
+from .. import _state, _world
 from .._cluster import InstanceInfo
+from . import _torch_groups, _torch_store
 from ._meet import listener, meet
 
 TIMEOUT = 240.0
@@ -42,10 +46,46 @@ def join(info: InstanceInfo, collectives: str, timeout: float, collective_timeou
         options["device_id"] = torch.device("cuda", device)
     if collective_timeout is not None:
         options["timeout"] = timedelta(seconds=collective_timeout)
-    store = _store(info, timeout)
-    dist.init_process_group(
-        backend, store=store, rank=info.global_worker_index, world_size=info.total_workers, **options
-    )
+
+    def make(store: Any) -> None:
+        place = {"rank": info.global_worker_index, "world_size": info.total_workers}
+        dist.init_process_group(backend, store=store, **place, **options)
+
+    world = _torch_store.world() or _store(info, timeout)
+    make(_torch_store.of_next_group(info.total_workers))
+    world.make, world.backend = make, backend
+
+
+@contextmanager
+def around_gang(info: InstanceInfo, timeout: float, met: bool = False) -> Iterator[None]:
+    """Give a gang process groups in which no rank has anything left of an earlier task.
+
+    Args:
+        info: this worker's place.
+        timeout: seconds within which all workers must meet, if this is their first gang.
+        met: whether the ranks have met already, without leaving a store.
+
+    Raises:
+        TimeoutError: some ranks did not come; the message names them.
+        RuntimeError: some ranks did not begin the gang; the message names them.
+    """
+    world = _torch_store.world() or _store(info, timeout, met)
+    if _state.attempt in (None, world.attempt):
+        # No gang runs, or a hook or another decorator is around this one.
+        yield
+        return
+    world.attempt = _state.attempt
+    _torch_groups.settle(info, world)
+    world.has_failed = True
+    yield
+    world.has_failed = False
+
+
+def alone() -> None:
+    """Let a task on a single worker find a group of one, if the world has a group."""
+    world = _torch_store.world()
+    if world is not None and world.backend is not None:
+        _world.group_of_one(world.backend)
 
 
 def take_device(info: InstanceInfo, backend: str) -> int | None:
@@ -69,12 +109,13 @@ def take_device(info: InstanceInfo, backend: str) -> int | None:
     return None
 
 
-def _store(info: InstanceInfo, timeout: float) -> Any:
-    """Return the store of the process group, when every rank has come."""
+def _store(info: InstanceInfo, timeout: float, met: bool = False) -> _torch_store.World:
+    """Open the store of the world's process groups, when every rank has come."""
     import torch.distributed as dist
 
     deadline = time.monotonic() + timeout
-    meet(info, timeout, deadline)
+    if not met:
+        meet(info, timeout, deadline)
     rank, total = info.global_worker_index, info.total_workers
     left = timedelta(seconds=max(5.0, deadline - time.monotonic()))
     options: dict[str, Any] = {"timeout": left, "wait_for_workers": False}
@@ -91,7 +132,7 @@ def _store(info: InstanceInfo, timeout: float) -> Any:
         ) from error
     # From here on, torch's default applies to the time that a collective waits for the store.
     store.set_timeout(timedelta(minutes=5))
-    return store
+    return _torch_store.keep(info, store)
 
 
 def device_index(info: InstanceInfo, visible: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from inspect import isgeneratorfunction
 from typing import Any
@@ -13,27 +13,27 @@ from .. import _state
 from .._cluster import InstanceInfo
 
 
-def before(function: Callable[..., Any], prepare: Callable[[], None]) -> Callable[..., Any]:
-    """Return the function with a preparation at the start of each call."""
+def around(function: Callable[..., Any], prepare: Callable[[], AbstractContextManager[None]]) -> Callable[..., Any]:
+    """Return the function within a context manager, which is made and entered at each call."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        prepare()
-        return function(*args, **kwargs)
+        with prepare():
+            return function(*args, **kwargs)
 
     @wraps(function)
     def iterate(*args: Any, **kwargs: Any) -> Any:
-        prepare()
-        yield from function(*args, **kwargs)
+        with prepare():
+            yield from function(*args, **kwargs)
 
     return iterate if isgeneratorfunction(function) else call
 
 
-def decorator(function: Callable[..., Any] | None, prepare: Callable[[], None]) -> Any:
+def decorator(function: Callable[..., Any] | None, prepare: Callable[[], AbstractContextManager[None]]) -> Any:
     """Support a decorator with and without arguments."""
     if function is not None:
-        return before(function, prepare)
-    return lambda function: before(function, prepare)
+        return around(function, prepare)
+    return lambda function: around(function, prepare)
 
 
 def together(info: InstanceInfo) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, overload
 
 from .. import _world
@@ -35,14 +36,11 @@ def jax(function: Callable[..., Any] | None = None, /) -> Any:
         @sky.integrations.jax
         def train(): ...
     """
-
-    def prepare() -> None:
-        join(instance_info())
-
-    return decorator(function, prepare)
+    return decorator(function, lambda: joined(instance_info()))
 
 
-def join(info: InstanceInfo) -> None:
+@contextmanager
+def joined(info: InstanceInfo) -> Iterator[None]:
     """Initialise `jax.distributed` for all workers, if there are several and it was not done.
 
     Raises:
@@ -51,9 +49,9 @@ def join(info: InstanceInfo) -> None:
             accelerators.
         TimeoutError: some ranks did not come; the message names them.
     """
-    if not together(info) or _jax_world.is_initialized():
-        return
-    devices = _jax_world.local_devices(info)
-    _world.join()
-    set_environment(_jax_world.variables(info, devices))
-    _jax_world.join(info, devices, _jax_world.TIMEOUT)
+    if together(info) and not _jax_world.is_initialized():
+        devices = _jax_world.local_devices(info)
+        _world.join()
+        set_environment(_jax_world.variables(info, devices))
+        _jax_world.join(info, devices, _jax_world.TIMEOUT)
+    yield

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ParamSpec, TypeVar, overload
 
 from .._cluster import InstanceInfo, instance_info
+from . import _keras_given
 from ._keras_plan import guard
 from ._keras_seed import seed_ranks
 from ._wrap import decorator, together
-from .jax import join as join_jax
-from .torch import join as join_torch
+from .jax import joined as jax_joined
+from .torch import joined as torch_joined
 
 BACKENDS = ("jax", "torch", "tensorflow")
 
@@ -49,13 +51,11 @@ def keras(function: Callable[..., Any] | None = None, /, *, backend: str = "jax"
     if backend not in BACKENDS:
         raise ValueError(f"Keras has no backend {backend!r}; it has {', '.join(BACKENDS)}")
 
-    def prepare() -> None:
-        set_up(instance_info(), backend, seed)
-
-    return decorator(function, prepare)
+    return decorator(function, lambda: prepared(instance_info(), backend, seed))
 
 
-def set_up(info: InstanceInfo, backend: str, seed: int | None) -> None:
+@contextmanager
+def prepared(info: InstanceInfo, backend: str, seed: int | None) -> Iterator[None]:
     """Set up backend, world, seed and distribution, each only if it is missing.
 
     Raises:
@@ -63,10 +63,17 @@ def set_up(info: InstanceInfo, backend: str, seed: int | None) -> None:
     """
     if "keras" not in sys.modules:
         os.environ["KERAS_BACKEND"] = backend
+    world: AbstractContextManager[None] = nullcontext()
     if backend == "jax":
-        join_jax(info)
+        world = jax_joined(info)
     elif backend == "torch":
-        join_torch(info)
+        world = torch_joined(info)
+    with world:
+        _set_up(info, backend, seed)
+        yield
+
+
+def _set_up(info: InstanceInfo, backend: str, seed: int | None) -> None:
     import keras
 
     active = keras.backend.backend()
@@ -79,10 +86,12 @@ def set_up(info: InstanceInfo, backend: str, seed: int | None) -> None:
     seed_ranks(info, seed, spans)
     if not spans:
         if backend == "jax" and info.total_workers > 1:
-            keras.distribution.set_distribution(None)
+            _keras_given.put(None)
         return
-    if keras.distribution.distribution() is None:
+    if _keras_given.is_given():
+        _keras_given.restore()
+    else:
         devices = keras.distribution.list_devices()
         # Each worker feeds its own part already, so Keras must not divide it again.
-        keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False))
+        _keras_given.give(keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False))
     guard()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, overload
 
 from .. import _world
@@ -37,15 +38,14 @@ def torch(function: Callable[..., Any] | None = None, /, *, backend: str | None 
         @sky.integrations.torch
         def train(): ...
     """
-
-    def prepare() -> None:
-        join(instance_info(), backend)
-
-    return decorator(function, prepare)
+    return decorator(function, lambda: joined(instance_info(), backend))
 
 
-def join(info: InstanceInfo, backend: str | None = None) -> None:
+@contextmanager
+def joined(info: InstanceInfo, backend: str | None = None) -> Iterator[None]:
     """Create the process group if it does not exist: of all workers, or of this one alone.
+
+    A group that an earlier task has destroyed, or left in different states, is made again.
 
     Raises:
         RuntimeError: the pool does not know of the world, or there is no accelerator for this
@@ -53,23 +53,26 @@ def join(info: InstanceInfo, backend: str | None = None) -> None:
         TimeoutError: some ranks did not come; the message names them.
     """
     if info.total_workers == 1:
+        yield
         return
     gang = together(info)
     import torch.distributed as dist
     from torch import cuda
 
-    if gang:
-        set_world(info, on_cpu=not cuda.is_available())
-    if dist.is_initialized():
-        return
     found = info.accelerators or (cuda.is_available() and dist.is_nccl_available())
     backend = backend or ("nccl" if found else "gloo")
     if not gang:
-        _torch_world.take_device(info, backend)
-        _world.group_of_one(backend)
+        if not dist.is_initialized():
+            _torch_world.take_device(info, backend)
+            _world.group_of_one(backend)
+        yield
         return
-    _torch_world.join(info, backend, _torch_world.TIMEOUT, None)
-    atexit.register(_leave, dist)
+    set_world(info, on_cpu=not cuda.is_available())
+    with _torch_world.around_gang(info, _torch_world.TIMEOUT):
+        if not dist.is_initialized():
+            _torch_world.join(info, backend, _torch_world.TIMEOUT, None)
+            atexit.register(_leave, dist)
+        yield
 
 
 def _leave(dist: Any) -> None:

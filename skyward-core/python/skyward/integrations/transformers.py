@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, overload
 
 from .. import _world
 from .._cluster import InstanceInfo, instance_info
 from . import _torch_world
 from ._wrap import decorator, set_environment, together
-from .torch import join, set_world
+from .torch import joined, set_world
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,23 +39,21 @@ def transformers(function: Callable[..., Any] | None = None, /, *, backend: str 
         @sky.integrations.transformers
         def train(): ...
     """
-
-    def prepare() -> None:
-        set_up(instance_info(), backend)
-
-    return decorator(function, prepare)
+    return decorator(function, lambda: prepared(instance_info(), backend))
 
 
-def set_up(info: InstanceInfo, backend: str | None) -> None:
+@contextmanager
+def prepared(info: InstanceInfo, backend: str | None) -> Iterator[None]:
     """Set the variables if there are several workers; with a backend, join the process group."""
     if not together(info):
         alone(info)
+        yield
         return
     from torch import cuda
 
     set_world(info, on_cpu=backend == "gloo" or not cuda.is_available())
-    if backend is not None:
-        join(info, backend)
+    with _torch_world.around_gang(info, _torch_world.TIMEOUT) if backend is None else joined(info, backend):
+        yield
 
 
 def alone(info: InstanceInfo) -> None:

@@ -1,5 +1,6 @@
 //! The way back: the answers of workers, their ends, and their output.
 
+use std::mem::take;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ use crate::payload::{Outcome, Value};
 use crate::pool::metrics::Metrics;
 use crate::worker::codec::Frame;
 use crate::worker::link::Sender;
-use crate::worker::message::{FromWorker, Signal, TaskEnd, ToWorker};
+use crate::worker::message::{FromWorker, Signal, TaskEnd, ToWorker, Warning};
 use crate::worker::session::Outgoing;
 
 impl Shared {
@@ -49,7 +50,8 @@ impl Shared {
                 ));
             }
             match message {
-                FromWorker::Result { end, value } => {
+                FromWorker::Result { mut end, value } => {
+                    self.on_warnings(state, rank, end.run, take(&mut end.warnings));
                     let outcome = Ok(Value::new(value.clone(), rank));
                     self.on_end(state, now, rank, end, value.len(), outcome);
                 }
@@ -64,7 +66,8 @@ impl Shared {
                         state.signal(rank, Signal::Kill, after);
                     }
                 }
-                FromWorker::Failure { end, failure } => {
+                FromWorker::Failure { mut end, failure } => {
+                    self.on_warnings(state, rank, end.run, take(&mut end.warnings));
                     let node = state.scheduler.node_of(rank);
                     let outcome = Err(super::failure::task_error(&failure, node, rank));
                     self.on_end(state, now, rank, end, 0, outcome);
@@ -309,6 +312,18 @@ impl Shared {
         state.bytes.1 += length;
         state.scheduler.on_progress(now, rank);
         Ok(())
+    }
+
+    /// A task has ended on a worker, and asked something of a framework that had no effect.
+    fn on_warnings(&self, state: &mut State, rank: Rank, run: u64, warnings: Vec<Warning>) {
+        if warnings.is_empty() || !self.events.has_readers() {
+            return;
+        }
+        let task = state.workers.get(rank.0 as usize).and_then(|slot| slot.session.task(run));
+        let Some(task) = task.filter(|id| state.scheduler.has(rank, *id)) else { return };
+        for Warning { message, hint } in warnings {
+            state.effects.push(Effect::Event(PoolEvent::TaskWarned { task, rank, message, hint }));
+        }
     }
 
     fn on_end(&self, state: &mut State, now: Instant, rank: Rank, end: TaskEnd, bytes: usize, outcome: Outcome) {

@@ -50,6 +50,9 @@ pub enum FindingKind {
     WorkerLost,
     /// What the payload returned cannot be sent, or does not have the shape of the Rust type.
     Result,
+    /// Something that the payload or a plugin asked of a framework had no effect, and the framework
+    /// raised no error: a layout of Keras whose pattern matched no variable.
+    NoEffect,
     /// Something else failed.
     Other,
     /// Some machines of the rehearsed pool are not confirmed gone.
@@ -251,6 +254,7 @@ impl fmt::Display for FindingKind {
             Self::OutOfMemory => "out of memory",
             Self::WorkerLost => "worker lost",
             Self::Result => "result",
+            Self::NoEffect => "no effect",
             Self::Other => "other",
             Self::Cleanup => "cleanup",
             Self::Missed => "missed",

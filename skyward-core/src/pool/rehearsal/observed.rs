@@ -16,6 +16,8 @@ pub(super) struct Observed {
     /// world had ended.
     pub(super) exits: Vec<(Rank, WorkerExit)>,
     pub(super) stalls: Vec<Stall>,
+    /// What had no effect, with the ranks on which it had none.
+    pub(super) warnings: Vec<Finding>,
     /// Errors after which the task was tried again.
     pub(super) retried: Vec<Error>,
     /// The number of events that were dropped before they were read.
@@ -62,6 +64,7 @@ impl Observed {
             PoolEvent::GangStalled { silent, stacks, .. } => {
                 self.stalls.push(Stall { at: now, silent: *silent, stacks: stacks.to_vec(), went_on: false });
             }
+            PoolEvent::TaskWarned { rank, message, hint, .. } => self.warn(*rank, message, hint),
             PoolEvent::TaskRetried { error, .. } => {
                 self.retried.push(error.clone());
                 self.go_on();
@@ -72,6 +75,23 @@ impl Observed {
             | PoolEvent::TaskFinished { .. } => self.go_on(),
             _ => {}
         }
+    }
+
+    fn warn(&mut self, rank: Rank, message: &str, hint: &str) {
+        if let Some(known) = self.warnings.iter_mut().find(|one| one.message == message) {
+            // A task that is tried again warns again.
+            if let Err(place) = known.ranks.binary_search(&rank) {
+                known.ranks.insert(place, rank);
+            }
+            return;
+        }
+        self.warnings.push(Finding {
+            kind: FindingKind::NoEffect,
+            ranks: vec![rank],
+            message: message.to_owned(),
+            hint: hint.to_owned(),
+            error: None,
+        });
     }
 
     fn go_on(&mut self) {
@@ -197,6 +217,25 @@ mod tests {
         assert_eq!((gap.kind, gap.is_hint()), (FindingKind::Missed, false));
         assert!(gap.message.starts_with("905 events of the rehearsed pool were dropped"), "{gap}");
         assert!(gap.hint.contains("rehearse again"), "{gap}");
+    }
+
+    #[test]
+    fn the_same_warning_of_several_ranks_is_one_finding() {
+        let mut observed = Observed::default();
+        let warned = |rank, message: &str| PoolEvent::TaskWarned {
+            task: TaskId(1),
+            rank: Rank(rank),
+            message: message.into(),
+            hint: "change it".into(),
+        };
+        for event in [warned(2, "a"), warned(0, "a"), warned(1, "b"), warned(0, "a")] {
+            observed.take(&EventItem::Event(Arc::new(event)), Instant::now());
+        }
+        let found: Vec<_> = observed.warnings.iter().map(|one| (one.message.as_str(), one.ranks.clone())).collect();
+        assert_eq!(found, [("a", vec![Rank(0), Rank(2)]), ("b", vec![Rank(1)])]);
+        let text = observed.warnings[0].to_string();
+        assert_eq!(text, "no effect, ranks 0, 2: a\nhint: change it");
+        assert!(!observed.warnings[0].is_hint());
     }
 
     #[tokio::test(start_paused = true)]

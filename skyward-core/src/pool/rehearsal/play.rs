@@ -81,6 +81,7 @@ pub(super) async fn play<T: Output>(
     failures.iter_mut().for_each(|failure| observed.add_places(failure, call_ended, limits.stall));
     failures.extend(ended.err().map(|error| failure(Stage::End, error)));
     rehearsal.findings = findings(failures, &observed.exits);
+    rehearsal.findings.append(&mut observed.warnings);
     rehearsal.findings.extend(observed.gaps());
     rehearsal.findings.extend(hints);
     rehearsal.results = of_all(results, ranks);

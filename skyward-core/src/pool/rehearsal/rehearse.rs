@@ -24,6 +24,7 @@ impl PoolBuilder {
     /// - ranks that wait for each other for ever, with where each rank is
     /// - a worker that ends
     /// - a result that does not fit `T`
+    /// - a layout of Keras whose pattern matches no variable
     ///
     /// Give the call little data and a few steps. A rehearsal cannot show problems that depend on
     /// the accelerator or its memory, on the network between machines, or on the provider. A

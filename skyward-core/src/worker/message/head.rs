@@ -22,6 +22,11 @@ impl<'a> Elements<'a> {
         T::deserialize(&mut rmp_serde::Deserializer::new(&mut self.0)).map_err(|error| unreadable(&error))
     }
 
+    /// The element at the end that may be left out; `None` also if it is one of a later version.
+    pub(super) fn rest<T: DeserializeOwned>(&mut self) -> Option<T> {
+        if self.0.is_empty() { None } else { self.next().ok() }
+    }
+
     /// A number of seconds that can be added to a point in time.
     pub(super) fn seconds(&mut self) -> Result<f64> {
         let seconds = self.next::<f64>()?;

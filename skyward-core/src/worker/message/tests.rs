@@ -17,6 +17,22 @@ fn elements_of_a_later_version_are_ignored() {
 }
 
 #[test]
+fn a_result_and_a_failure_may_have_warnings() {
+    let warning = [("a pattern matched nothing", "change it")];
+    for (number, body) in
+        [(98, Bytes::new()), (99, rmp_serde::to_vec(&BTreeMap::from([("kind", "exception")])).unwrap().into())]
+    {
+        let frame = Frame { head: pack(&(number, 1, 2, 3, 4, 5, warning)).unwrap().into(), body };
+        let (FromWorker::Result { end, .. } | FromWorker::Failure { end, .. }) = FromWorker::decode(frame).unwrap()
+        else {
+            unreachable!()
+        };
+        assert_eq!(end.warnings.len(), 1);
+        assert_eq!((&*end.warnings[0].message, &*end.warnings[0].hint), warning[0]);
+    }
+}
+
+#[test]
 fn a_notice_is_decoded_only_with_seconds_that_fit_a_deadline() {
     let read = |seconds: f64| {
         let head = pack(&(46, "preempted", seconds, "the market wants it back")).unwrap();

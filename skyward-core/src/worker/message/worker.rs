@@ -105,7 +105,7 @@ pub struct WorkerHello {
 }
 
 /// A worker's report on a task that has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskEnd {
     /// The number of this result on its worker, from 1.
     pub sequence: u64,
@@ -117,6 +117,17 @@ pub struct TaskEnd {
     pub stderr: u64,
     /// How long the payload ran, in microseconds.
     pub micros: u64,
+    /// What had no effect.
+    pub warnings: Vec<Warning>,
+}
+
+/// Something that a task asked of a framework, and that had no effect.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Warning {
+    /// What had no effect.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
 }
 
 /// Why a task or a hook failed, in the worker's words.
@@ -211,7 +222,8 @@ impl TaskEnd {
     /// By hand, because every call returns one.
     fn decode(head: &mut Elements<'_>) -> Result<Self> {
         let (sequence, run, stdout) = (head.number()?, head.number()?, head.number()?);
-        Ok(Self { sequence, run, stdout, stderr: head.number()?, micros: head.number()? })
+        let (stderr, micros) = (head.number()?, head.number()?);
+        Ok(Self { sequence, run, stdout, stderr, micros, warnings: head.rest().unwrap_or_default() })
     }
 }
 
