@@ -18,6 +18,7 @@ from joblib.parallel import (  # type: ignore[import-untyped,import-not-found,un
 
 from .. import _fork, _state
 from .._calls.options import Options, Retry
+from .._cluster import most_workers
 from ._joblib_batch import Batch
 from ._joblib_calls import Calls
 from .joblib import NAME, BackendError
@@ -85,7 +86,7 @@ class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
         if n_jobs is None or not can_call() or (self.nesting_level or 0) >= _DEEPEST:
             return 1
-        workers = count_workers()
+        workers = most_workers()
         return max(workers + 1 + n_jobs, 1) if n_jobs < 0 else min(n_jobs, workers)
 
     def configure(
@@ -123,7 +124,7 @@ class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
 
     def start_call(self) -> None:
         """Begin a call of the `Parallel`."""
-        workers = count_workers()
+        workers = most_workers()
         # If all workers are used, some calls are sent ahead; a smaller `n_jobs` is a strict limit.
         room = self._n_jobs if self._n_jobs < workers else 2 * workers + 2
         options = Options() if self.retry is None else Options(retry=self.retry)
@@ -212,13 +213,6 @@ def can_call() -> bool:
     """Return whether calls can be submitted: inside a task that is not part of a gang."""
     worker = _state.worker
     return worker is not None and not _state.gang and not _fork.is_child and worker.session.running is not None
-
-
-def count_workers() -> int:
-    """Return the number of workers in the pool."""
-    cluster = _state.cluster or {}
-    workers: int = cluster.get("total_nodes", 1) * cluster.get("workers_per_node", 1)
-    return workers
 
 
 # Register here, because a worker that receives a batch imports only this module, and the batch may
