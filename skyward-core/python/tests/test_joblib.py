@@ -143,6 +143,13 @@ def do_refuse(count, at, folder, **more):
     except Odd as error:
         return [type(error).__name__, list(error.args), "in refuse" in str(error.__cause__), time.monotonic() - began]
 
+def do_refuse_beside(count, seconds, **more):
+    calls = [delayed(refuse)(0, 0), *(delayed(slowly)(number, seconds) for number in range(count))]
+    try:
+        list(Parallel(n_jobs=-1, batch_size=1, **more)(calls))
+    except Odd as error:
+        return list(error.args)
+
 def do_timeout(seconds, **more):
     began = time.monotonic()
     try:
@@ -599,6 +606,18 @@ def test_a_timeout(make_pool: Callable[..., Pool], return_as: str) -> None:
     assert name == "TimeoutError"
     assert took < 5
     pool.settle()
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("more", [{}, {"return_as": "generator"}, {"timeout": 600}, {"pre_dispatch": "all"}])
+def test_an_error_ends_also_the_call_with_which_its_caller_helps(
+    make_pool: Callable[..., Pool], workers: int, more: dict[str, Any]
+) -> None:
+    pool = make_pool(workers)
+    # Its deadline is earlier than the ends of the other calls.
+    assert pool.call(what="refuse_beside", count=6, seconds=300.0, **more) == [0, "odd"]
+    pool.settle()
+    assert pool.call(what="threads_left") == []
+
+
 
 
 @pytest.mark.parametrize("batch_size", ["auto", 10])

@@ -189,14 +189,18 @@ class Calls:
             if ended is None:
                 return
             self._tell(*ended)
+            aborting = self._parallel._aborting
             with self._lock:
                 self._open -= 1
                 done = self._open == 0
-                if self._awaiting is not None and (done or self._parallel._aborting):
+                if self._awaiting is not None and (done or aborting):
                     self._awaiting.end()
                 if done:
                     self._is_served = False
                     return
+            if aborting:
+                # joblib would do so only when its thread has ended the call that it helps with.
+                self.cancel()
 
     def _tell(self, future: Any, size: int, callback: Callback) -> None:
         me = get_ident()
