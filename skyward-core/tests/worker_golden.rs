@@ -109,6 +109,7 @@ fn encode(golden: &Golden, body: Bytes) -> (Vec<u8>, Bytes) {
             let text = |at: usize| head[at].as_str().unwrap();
             ToWorker::Notice { kind: text(1), seconds: float(2), words: text(3) }.encode()
         }
+        74 => ToWorker::Size { workers: small(1) }.encode(),
         other => panic!("{}: message {other} is not one that the client sends", golden.name),
     }
     .unwrap()

@@ -2,11 +2,14 @@
 
 use serde::Deserialize;
 
-use crate::common::{pool, processes_of, soon};
+use crate::common::scene::Folder;
+use crate::common::{limits, pool, processes_of, soon};
 use skyward::compute::ComputePoolExt;
 use skyward::compute::PendingCompute;
 use skyward::payload::{Output, Payload, RetryPolicy};
+use skyward::pool::Pool;
 use skyward::prelude::plugins;
+use skyward::spec::Nodes;
 
 const SOURCE: &str = include_str!("../payloads/searched.py");
 
@@ -38,6 +41,48 @@ async fn a_grid_search_runs_on_all_workers_and_finds_the_same_as_on_one() {
             assert!(all.iter().all(|found| found.equal), "{all:?}");
             let killed: String = soon("a lost worker", call("killed").run(pool)).await?;
             assert!(killed.contains("SIGKILL"), "{killed}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+const THREADS: &str = include_str!("../payloads/parallel.py");
+
+fn parallel<T: Output>(entry: &'static str, folder: &Folder) -> PendingCompute<T> {
+    let call = Payload::python("parallel.py", THREADS, entry);
+    call.arg("folder", folder.path.to_str().unwrap().to_owned()).into()
+}
+
+#[tokio::test]
+async fn joblib_uses_the_pool_on_each_thread_of_a_task_and_of_its_calls() {
+    let folder = Folder::new();
+    pool(2)
+        .plugin(plugins::joblib().retry(RetryPolicy::for_calls().crash(3)))
+        .scope(async |pool| {
+            let before = processes_of(&pool.status().pool).len();
+            let found: Vec<(String, u32, u32)> = soon("threads", parallel("on_threads", &folder).run(pool)).await?;
+            assert_eq!(found, vec![("SkywardBackend".to_owned(), 2, 3); 6], "backend, jobs and retries");
+            assert_eq!(processes_of(&pool.status().pool).len(), before, "joblib starts no process");
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn an_elastic_pool_grows_for_joblib_and_a_resize_changes_the_jobs() {
+    let folder = Folder::new();
+    let builder = Pool::builder().nodes(Nodes::elastic(1, 3)).limits(limits()).plugin(plugins::joblib());
+    builder
+        .scope(async |pool| {
+            let (jobs, ranks): (u32, Vec<u32>) = soon("growth", parallel("grow", &folder).run(pool)).await?;
+            assert_eq!((jobs, ranks), (3, vec![0, 1, 2]));
+            // The worker of node 0 is the one of the start.
+            for (nodes, jobs) in [(Nodes::fixed(2), 2), (Nodes::elastic(1, 5), 5)] {
+                soon("the resize", pool.resize(nodes)).await?;
+                assert_eq!(soon("jobs", parallel::<u32>("jobs", &folder).run(pool)).await?, jobs);
+            }
             Ok(())
         })
         .await

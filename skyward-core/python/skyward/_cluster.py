@@ -148,6 +148,19 @@ def count_ranks() -> int:
     return instance_info().total_workers if inherited is None else int(inherited)
 
 
+def most_workers() -> int:
+    """Return how many workers the pool may have, and so how many calls may run at a time.
+
+    An elastic pool grows only while more tasks wait than it has workers, so its size at the moment
+    must not limit the calls.
+    """
+    if _state.most_workers is not None:
+        return _state.most_workers
+    cluster = _state.cluster or {}
+    workers: int = cluster.get("total_nodes", 1) * cluster.get("workers_per_node", 1)
+    return workers
+
+
 def rank_of_task() -> int:
     """Return this worker's rank among those that run this task; 0 if it runs the task alone."""
     return 0 if count_ranks() == 1 else instance_info().global_worker_index

@@ -210,5 +210,11 @@ class Notice(msgspec.Struct, tag=_wire.NOTICE, array_like=True):
     words: str
 
 
+class Size(msgspec.Struct, tag=_wire.SIZE, array_like=True):
+    """How many workers the pool may have, until the next message of this kind."""
+
+    workers: Annotated[int, msgspec.Meta(ge=1, le=(1 << 32) - 1)]
+
+
 ToAgent = Hello | Start | ReservePort | Signal | Stop | Ping | Logs | Shutdown | Recall | Watch
-ToWorker = Run | Attach | Load | Ack | Credit | Cancel | Bye | Adopt | Notice
+ToWorker = Run | Attach | Load | Ack | Credit | Cancel | Bye | Adopt | Notice | Size

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
-from . import _values, _wire
+from . import _state, _values, _wire
 from ._connection import Connection, LostDescriptorsError
 from ._descriptors import NO_ROOM, accept, raise_descriptor
 from ._failure import simple_failure
-from ._messages import Ack, Adopt, Attach, Cancel, Credit, Load, Notice, Run, Source, ToWorker
+from ._messages import Ack, Adopt, Attach, Cancel, Credit, Load, Notice, Run, Size, Source, ToWorker
 from ._notices import notices
 from ._payload import Payload
 from ._values import Buffer
@@ -256,6 +256,8 @@ class Session(Connection):
             # The caller of this function notifies the payload, when no frame is half read or half
             # written.
             notices.give(message.kind, message.seconds)
+        elif type(message) is Size:
+            _state.most_workers = message.workers
         else:
             self.leaving = True
 

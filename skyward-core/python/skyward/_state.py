@@ -26,6 +26,11 @@ outside a worker. An elastic pool may have grown since this worker was started.
 worker: Any = None
 """The `Worker` of this process, for modules that are imported on demand; None outside a worker."""
 
+most_workers: int | None = None
+"""How many workers the pool may have: an elastic or partial one when it has its most nodes. None if the
+client has not said so, and outside a worker.
+"""
+
 depth: int = 0
 """The number of callers above the running task; 0 unless the task is a call."""
 

@@ -60,6 +60,7 @@ CANCEL: Final = 70
 BYE: Final = 71
 ADOPT: Final = 72
 NOTICE: Final = 73
+SIZE: Final = 74
 
 # From a worker to the client.
 WORKER_HELLO: Final = 97

@@ -136,6 +136,7 @@ def frames() -> list[dict[str, Any]]:
         ("cancel", "client_to_worker", [_wire.CANCEL, 9], b""),
         ("bye", "client_to_worker", [_wire.BYE], b""),
         ("notice", "client_to_worker", [_wire.NOTICE, "budget", 90.5, ""], b""),
+        ("size", "client_to_worker", [_wire.SIZE, 70_000], b""),
         ("hello_ready", "worker_to_client", [_wire.WORKER_HELLO, 2, 4243, 1, 0, True, "3.12.1", 300], b""),
         (
             "hello_failed",

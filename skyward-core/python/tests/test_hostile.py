@@ -57,8 +57,9 @@ TO_WORKER = [
     _wire.CANCEL,
     _wire.ADOPT,
     _wire.NOTICE,
+    _wire.SIZE,
     0,
-    74,
+    75,
 ]
 # Left out are messages that end an agent (`Shutdown`, and `Ping` with a lease that may be over at
 # once), and `Watch`, which runs any program of this host.
@@ -79,6 +80,7 @@ def test_a_worker_outlives_every_client(node: Node) -> None:
     @example(True, [_wire.frame([_wire.RUN, 1, 9, 0, 0, None])])
     @example(True, [_wire.frame([_wire.NOTICE, "preempted", -1.0, ""])])
     @example(True, [_wire.frame([_wire.NOTICE, "preempted", 1e300, ""])])
+    @example(True, [_wire.frame([_wire.SIZE, 0])])
     @example(True, [_wire.frame([_wire.RUN, 1, 1, 0, 1 << 62, None]), _wire.frame([_wire.CREDIT, 1, (1 << 63) - 1, 0])])
     def meet(greets: bool, sent: list[bytes]) -> None:
         client = WorkerClient(path) if greets else Frames(path)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from .. import _state
+from .._cluster import most_workers
 from .answers import Results, completed, pack_error, unpack
 from .arrays import Unstored
 from .errors import CallError
@@ -90,14 +90,12 @@ class Mapping(Iterator[Any]):
             raise ValueError(f'chunksize must be "auto" or a number of items, not {chunksize!r}')
         if window is not None and window < 1:
             raise ValueError(f"window must be a number of items, or None, not {window!r}")
-        cluster = _state.cluster or {}
-        workers: int = cluster.get("total_nodes", 1) * cluster.get("workers_per_node", 1)
         self._submit = submit
         self._function = function
         self._items = zip(*iterables, strict=False)
         self._fixed = None if isinstance(chunksize, str) else chunksize
         self._size = self._fixed or 1
-        self._most_calls = 2 * workers + 2
+        self._most_calls = 2 * most_workers() + 2
         self._window = window
         self._under_way = 0
         """The number of items whose results have not arrived."""

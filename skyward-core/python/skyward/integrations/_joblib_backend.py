@@ -18,8 +18,10 @@ from joblib.parallel import (  # type: ignore[import-untyped,import-not-found,un
 
 from .. import _fork, _state
 from .._calls.options import Options, Retry
+from .._cluster import most_workers
 from ._joblib_batch import Batch
 from ._joblib_calls import Calls
+from ._joblib_shared import threads
 from .joblib import NAME, BackendError
 
 _DEEPEST: Final = 3
@@ -52,28 +54,38 @@ class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
         self,
         nesting_level: int | None = None,
         inner_max_num_threads: int | None = None,
-        caller_helps: bool = True,
+        caller_helps: bool | None = None,
         retry: Retry | None = None,
     ) -> None:
         """Create a backend, which serves any number of `Parallel`.
 
+        What is None comes from the backend in use, so code that names the backend keeps its options.
+
         Args:
             nesting_level: the number of `Parallel` around it.
-            inner_max_num_threads: the most threads of each numeric library in a worker.
+            inner_max_num_threads: the most threads of each numeric library in a worker; by default as
+                many as it has.
             caller_helps: whether the caller's worker runs some of the calls while it waits for
-                them.
-            retry: attempts after the loss of a worker; None for the default of calls.
+                them, which is the default.
+            retry: attempts after the loss of a worker; by default those of calls.
         """
+        used = getattr(threads, "config", {}).get("backend")
+        if isinstance(used, SkywardBackend):
+            if inner_max_num_threads is None:
+                inner_max_num_threads = used.inner_max_num_threads
+            if caller_helps is None:
+                caller_helps = used.caller_helps
+            retry = retry or used.retry
         super().__init__(nesting_level=nesting_level, inner_max_num_threads=inner_max_num_threads)
-        self.caller_helps = caller_helps
-        self.retry = retry
+        self.caller_helps: bool = caller_helps is not False
+        self.retry: Retry | None = retry
         self.parallel: Any = None
         """The `Parallel` that this backend serves; None in a configuration."""
         self._n_jobs = 1
         self._calls: Calls | None = None
 
     def __reduce__(self) -> Any:
-        return type(self), (self.nesting_level, self.inner_max_num_threads, self.caller_helps, self.retry)
+        return _exactly, (self.nesting_level, self.inner_max_num_threads, self.caller_helps, self.retry)
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
         """Return how many batches run at a time.
@@ -85,7 +97,7 @@ class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
         if n_jobs is None or not can_call() or (self.nesting_level or 0) >= _DEEPEST:
             return 1
-        workers = count_workers()
+        workers = most_workers()
         return max(workers + 1 + n_jobs, 1) if n_jobs < 0 else min(n_jobs, workers)
 
     def configure(
@@ -123,7 +135,7 @@ class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
 
     def start_call(self) -> None:
         """Begin a call of the `Parallel`."""
-        workers = count_workers()
+        workers = most_workers()
         # If all workers are used, some calls are sent ahead; a smaller `n_jobs` is a strict limit.
         room = self._n_jobs if self._n_jobs < workers else 2 * workers + 2
         options = Options() if self.retry is None else Options(retry=self.retry)
@@ -184,7 +196,14 @@ class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
         return (self._at(level) if level < _DEEPEST else SequentialBackend(nesting_level=level)), None
 
     def _at(self, level: int) -> SkywardBackend:
-        return type(self)(level, self.inner_max_num_threads, self.caller_helps, self.retry)
+        return _exactly(level, self.inner_max_num_threads, self.caller_helps, self.retry)
+
+
+def _exactly(level: int, threads: int | None, caller_helps: bool, retry: Retry | None) -> SkywardBackend:
+    """Create a backend with these options, whatever backend is in use."""
+    backend = SkywardBackend(level)
+    backend.inner_max_num_threads, backend.caller_helps, backend.retry = threads, caller_helps, retry
+    return backend
 
 
 def _check(options: Mapping[str, Any]) -> None:
@@ -212,13 +231,6 @@ def can_call() -> bool:
     """Return whether calls can be submitted: inside a task that is not part of a gang."""
     worker = _state.worker
     return worker is not None and not _state.gang and not _fork.is_child and worker.session.running is not None
-
-
-def count_workers() -> int:
-    """Return the number of workers in the pool."""
-    cluster = _state.cluster or {}
-    workers: int = cluster.get("total_nodes", 1) * cluster.get("workers_per_node", 1)
-    return workers
 
 
 # Register here, because a worker that receives a batch imports only this module, and the batch may

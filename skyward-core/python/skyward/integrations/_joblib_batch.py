@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from joblib import parallel_config  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+from ._joblib_shared import BATCHES, shared
+
 _controller: tuple[int, Any] | None = None
 """The number of loaded modules at the last search for libraries, and the result of the search."""
 
@@ -37,8 +41,13 @@ class Batch:
 
     def __call__(self) -> Any:
         """Run the calls, and return the list of their results."""
-        with limited(self.threads):
-            return self.calls()
+        calls = self.calls
+        with (
+            limited(self.threads),
+            parallel_config(backend=calls._backend, n_jobs=calls._n_jobs) as config,
+            shared(config, BATCHES),
+        ):
+            return calls()
 
     def __reduce__(self) -> Any:
         return Batch, (self.calls, self.threads)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 from joblib.parallel import (  # type: ignore[import-untyped,import-not-found,unused-ignore]
     TASK_ERROR,
     BatchCompletionCallBack,
-    _backend,
 )
 
 from .. import _state
@@ -27,6 +26,7 @@ from .._calls.options import Options
 from .._calls.pickles import pack_call
 from .._complaint import complain
 from ._joblib_batch import Batch
+from ._joblib_shared import threads as configured
 
 if TYPE_CHECKING:
     from .._calls.hub import Hub
@@ -112,7 +112,7 @@ class Calls:
             if self._is_cancelled:
                 return
             if not self._is_served:
-                config = getattr(_backend, "config", None)
+                config = getattr(configured, "config", None)
                 threading.Thread(
                     target=copy_context().run, args=(self._serve, config), name="skyward joblib", daemon=True
                 ).start()
@@ -183,20 +183,24 @@ class Calls:
     def _serve(self, config: Any) -> None:
         """Report batches that have ended to joblib, with this configuration of joblib."""
         if config is not None:
-            _backend.config = config
+            configured.config = config
         while True:
             ended = self._ended.get()
             if ended is None:
                 return
             self._tell(*ended)
+            aborting = self._parallel._aborting
             with self._lock:
                 self._open -= 1
                 done = self._open == 0
-                if self._awaiting is not None and (done or self._parallel._aborting):
+                if self._awaiting is not None and (done or aborting):
                     self._awaiting.end()
                 if done:
                     self._is_served = False
                     return
+            if aborting:
+                # joblib would do so only when its thread has ended the call that it helps with.
+                self.cancel()
 
     def _tell(self, future: Any, size: int, callback: Callback) -> None:
         me = get_ident()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager, ContextDecorator
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, ContextDecorator, contextmanager
 from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import TracebackType
@@ -61,9 +61,9 @@ class Backend(ContextDecorator):
         self._entered: list[AbstractContextManager[Any]] = []
 
     def __enter__(self) -> None:
-        config = self._make()
-        config.__enter__()
-        self._entered.append(config)
+        scope = self._make()
+        scope.__enter__()
+        self._entered.append(scope)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -95,26 +95,37 @@ class Backend(ContextDecorator):
 
         @wraps(function)
         async def finish(*args: Any, **kwargs: Any) -> Any:
-            return await self._step(function(*args, **kwargs))  # type: ignore[arg-type, unused-ignore]
+            return await self._finish(function(*args, **kwargs))  # type: ignore[arg-type, unused-ignore]
 
         if iscoroutinefunction(function):
             return finish  # type: ignore[return-value, unused-ignore]
         return iterate if isgeneratorfunction(function) else call
 
-    def _step(self, steps: Coroutine[Any, Any, Any]) -> Any:
+    async def _finish(self, steps: Coroutine[Any, Any, Any]) -> Any:
         """Await a coroutine; leave the backend while it waits and its thread runs others."""
-        config = self._make()
-        scope = _Within()
-        config.__exit__(None, None, None)
-        return step_awaited(scope, steps)
+        with self._configure() as config:
+            from ._joblib_shared import shared
 
-    def _make(self) -> AbstractContextManager[Any]:
-        """Return joblib's context manager, which applies from its creation on."""
+            scope = _Within()
+        with shared(config):
+            return await step_awaited(scope, steps)
+
+    @contextmanager
+    def _make(self) -> Iterator[None]:
+        """Use the backend on this thread, and on all threads that have no configuration of their own."""
+        with self._configure() as config:
+            from ._joblib_shared import shared
+
+            with shared(config):
+                yield
+
+    def _configure(self) -> AbstractContextManager[dict[str, Any]]:
+        """Return joblib's context manager for this thread, which applies from its creation on."""
         backend = register()(**self._options)
         from joblib import parallel_config
 
         jobs = {} if self._n_jobs is None else {"n_jobs": self._n_jobs}
-        config: AbstractContextManager[Any] = parallel_config(backend, **jobs)
+        config: AbstractContextManager[dict[str, Any]] = parallel_config(backend, **jobs)
         return config
 
 
@@ -174,16 +185,18 @@ def joblib_backend(
 
     `n_jobs=-1` uses all workers of the pool. Where no calls can be submitted (outside a task, and
     in a gang) everything runs sequentially. With `plugins::joblib()` or `plugins::sklearn()`, every
-    task is inside the backend already.
+    task is inside the backend already. Threads that the payload starts use the backend too, unless
+    they have a configuration of their own.
 
     Args:
         pool: the decorated function. Another value is accepted and ignored, because a payload has
             only the pool in which it runs.
         n_jobs: the default of `n_jobs`; None for joblib's own default, 1.
         inner_max_num_threads: the most threads of each numeric library in a worker while it runs a
-            batch; None for no limit.
+            batch; None for the limit of the backend around this one, or no limit.
         caller_helps: whether the caller's worker runs some of the calls while it waits for them.
-        retry: attempts after the loss of a worker; None for the default of calls.
+        retry: attempts after the loss of a worker; None for those of the backend around this one, or
+            the default of calls.
 
     Raises:
         BackendError: joblib is not installed, or is too old. A decorated function raises it when it

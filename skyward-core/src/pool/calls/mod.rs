@@ -22,6 +22,7 @@ pub(crate) mod poison;
 pub(crate) mod replies;
 pub(crate) mod reports;
 pub(crate) mod shared;
+pub(crate) mod size;
 pub(crate) mod spans;
 pub(crate) mod state;
 pub(crate) mod submit;

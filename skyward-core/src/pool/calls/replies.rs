@@ -126,6 +126,9 @@ impl Shared {
         received: u64,
     ) -> Result<u64> {
         let connected = self.act(|state, now| {
+            // Before the runs, which may call as many workers.
+            let (head, body) = self.size(state).encode()?;
+            link.push(&head, body)?;
             let State { workers, tasks, bytes, .. } = state;
             let slot = workers.get_mut(rank.0 as usize).filter(|slot| slot.generation() == generation);
             let ended = || Error::new(ErrorKind::Io, format!("the worker of rank {rank} has ended"));

@@ -30,7 +30,7 @@ impl Serving {
         self.growth.error = None;
         self.growth.elastic = elastic(nodes, per_node, &self.shared);
         self.growth.look_at = Instant::now();
-        self.shared.account().set_most(nodes.most());
+        self.shared.on_most(nodes.most());
         let members = self.fleet(|fleet| fleet.members());
         let target = nodes.bounds().map_or(nodes.wanted(), |(min, max)| members.clamp(min, max));
         self.decide(|fleet| fleet.set_target(target));

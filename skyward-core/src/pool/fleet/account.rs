@@ -57,6 +57,11 @@ impl Account {
         self.most = machines;
     }
 
+    /// The most machines that the pool may have at once.
+    pub(crate) fn most(&self) -> u32 {
+        self.most
+    }
+
     /// Why a pool of `nodes` nodes can never use the offer; `None` if it can.
     pub(crate) fn objection(&self, offer: &Offer, nodes: u32) -> Option<String> {
         if offer.usd_per_hour.is_none() && self.budget.is_in_dollars() {

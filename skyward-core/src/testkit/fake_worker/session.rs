@@ -82,6 +82,9 @@ impl FakeNode {
             73 => {
                 let (_, _, _, _): (u32, String, f64, String) = read(head)?;
             }
+            74 => {
+                let (_, _): (u32, u32) = read(head)?;
+            }
             _ => return None,
         }
         Some(())

@@ -60,6 +60,13 @@ fn a_watch_and_a_notice_are_encoded_as_the_node_decodes_them() {
 }
 
 #[test]
+fn the_size_of_a_pool_is_encoded_as_the_worker_decodes_it() {
+    let (head, body) = ToWorker::Size { workers: 70_000 }.encode().unwrap();
+    let read: (u32, u32) = rmp_serde::from_slice(&head).unwrap();
+    assert_eq!((read, body.len()), ((74, 70_000), 0));
+}
+
+#[test]
 fn peers_are_the_end_of_a_start_spec() {
     let peers = [("10.0.0.1", 0), ("10.0.0.2", 1)].map(|(addr, node)| Peer { node, addr: addr.into() });
     let cluster = Cluster {

@@ -60,6 +60,10 @@ pub enum ToWorker<'a> {
         seconds: f64,
         words: &'a str,
     },
+    /// The pool may have this many workers, at least 1.
+    Size {
+        workers: u32,
+    },
 }
 
 /// The client's progress with the items of a run. Both numbers only grow, so late or repeated
@@ -184,6 +188,7 @@ impl ToWorker<'_> {
             Self::Cancel { run } => (pack(&(70, run))?, Bytes::new()),
             Self::Bye => (pack(&(71,))?, Bytes::new()),
             Self::Notice { kind, seconds, words } => (pack(&(73, kind, seconds, words))?, Bytes::new()),
+            Self::Size { workers } => (pack(&(74, workers))?, Bytes::new()),
         })
     }
 }

@@ -1,0 +1,30 @@
+//! Tells workers how many workers the pool may have, and so how many calls may run at a time.
+
+use super::after::After;
+use super::shared::Shared;
+use super::state::State;
+use crate::ids::Rank;
+use crate::worker::link::Sender;
+use crate::worker::message::ToWorker;
+
+impl Shared {
+    /// The pool may have this many machines from now on: its account divides the money among them,
+    /// and its workers call as many workers.
+    pub(crate) fn on_most(&self, machines: u32) {
+        let mut after = After::default();
+        {
+            let mut state = self.lock();
+            self.account().set_most(machines);
+            let size = self.size(&state);
+            for rank in 0..state.workers.len() as u32 {
+                state.push_to_worker(Rank(rank), size.clone(), &mut after);
+            }
+        }
+        after.flush.iter().for_each(Sender::flush);
+    }
+
+    /// What a worker is told of the size of the pool.
+    pub(super) fn size(&self, state: &State) -> ToWorker<'static> {
+        ToWorker::Size { workers: state.scheduler.layout().workers(self.account().most()) }
+    }
+}
