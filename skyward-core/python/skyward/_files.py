@@ -32,6 +32,8 @@ _MOST_TRIES: Final = 100
 """How often the files are written while other workers remove them; each of these may do so once."""
 _MOST_REMOVALS: Final = 10
 _ROOM: Final = "free some space, or mend the permissions of this folder"
+_ENCODING: Final = r"\A((?:[ \t\f]*(?:#[^\r\n]*)?(?:\r\n?|\n))??[ \t\f]*#[^\r\n]*?coding[:=][ \t]*)(?a:[-\w.]+)"
+"""What matches the comment in the first two lines of a file that names its encoding."""
 
 
 def write(folder: str, digest: str, source: Source, layout: Layout) -> str:
@@ -85,10 +87,20 @@ def _write(folder: str, root: str, source: Source, layout: Layout) -> None:
         for end, character in enumerate(place):
             if character == "/":
                 _make_folder(f"{root}/{place[:end]}")
-        lines = "\n" * above + text.removeprefix(_BOM) if above else text
-        _put(folder, f"{root}/{place}", lines.encode())
+        content = _python(text, above) if path.endswith(".py") or path == source.main else text
+        _put(folder, f"{root}/{place}", content.encode())
     # Last: it makes the package importable.
     _put(folder, f"{root}/__init__.py", _package(list(layout.places)).encode())
+
+
+def _python(text: str, above: int) -> str:
+    """Return source as a file has it: in UTF-8, whatever its text says, and below some empty lines."""
+    plain = text.removeprefix(_BOM)
+    if above or "coding" not in plain:
+        return "\n" * above + plain
+    import re
+
+    return re.sub(_ENCODING, r"\1utf-8", plain)
 
 
 def release(folder: str, digest: str) -> None:

@@ -70,6 +70,26 @@ def test_lines_are_counted_as_python_does(worker: WorkerClient, kind: str, first
     assert expected in worker.failure(1)["traceback"]
 
 
+@pytest.mark.parametrize(
+    "top",
+    [
+        "# -*- coding: latin-1 -*-",
+        "#!/usr/bin/python\n# vim: set fileencoding=klingon :",
+        "\r\n  # coding=ascii",
+        "# coding: latin-1\n# coding: klingon",
+        "\ufeff# coding: latin-1",
+        "import sys\n# coding: klingon",
+    ],
+)
+@pytest.mark.parametrize("first_line", [1, 5])
+def test_a_text_is_read_as_it_is_whatever_encoding_it_names(worker: WorkerClient, top: str, first_line: int) -> None:
+    text = f"{top}\ndef main():\n    import inspect\n    return 'é', inspect.getsource(main)\n"
+    worker.load(1, text, first_line=first_line)
+    value, source = worker.call(1)
+    assert value == "é"
+    assert "return 'é'" in source
+
+
 def test_a_name_may_be_as_long_as_a_file_system_allows(worker: WorkerClient) -> None:
     name = "x" * 252
     worker.load(
