@@ -64,7 +64,9 @@ def write(folder: str, digest: str, source: Source, layout: Layout) -> str:
                 if not left:
                     raise
     except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
+        # Of a file that is replaced, the second name is that of the payload.
+        at = error.filename2 or error.filename
+        where = f" ({at})" if at else ""
         advice = "give it a shorter name" if error.errno == errno.ENAMETOOLONG else _ROOM
         raise PayloadError(
             f"cannot write the files of the payload {source.main} on the node: {error.strerror or error}{where}; "

@@ -373,3 +373,14 @@ def test_files_are_kept_for_a_worker_that_begins_to_use_them_meanwhile(
     _files.release(folder, digest)
     assert (root / "a/c.py").read_text() == "c"
     assert os.listdir(folder) == [root.name]
+
+
+def test_the_file_that_cannot_be_replaced_is_named(tmp_path: Path) -> None:
+    folder, digest = str(tmp_path / "payloads"), "ab" * 16
+    (tmp_path / "payloads" / f"payload_{digest}").mkdir(mode=0o700, parents=True)
+    (tmp_path / "payloads").chmod(0o700)
+    (tmp_path / "payloads" / f"payload_{digest}" / "a").mkdir(0o700)
+    (tmp_path / "payloads" / f"payload_{digest}" / "a" / "b.py").mkdir()
+    with pytest.raises(PayloadError, match=r"\(.*/payload_[ab]+/a/b\.py\)"):
+        _files.write(folder, digest, SHARED, Layout(path for path, _ in SHARED.files))
+    assert not list(tmp_path.rglob("*.new"))
