@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::disk::Disk;
-use common::{PID, limits, pool, processes_of, python, soon};
+use common::{PID, limits, pool, processes_of, python, soon, until};
 use indoc::indoc;
 use skyward::compute::PendingCompute;
 use skyward::error::{ErrorKind, WorkerExit};
@@ -81,9 +81,7 @@ async fn a_payload_that_ignores_signals_is_killed_on_cancellation_and_when_the_p
             let handle = handle.clone();
             async move { deaf.run(&handle).await }
         });
-        while handle.status().running == 0 {
-            tokio::task::yield_now().await;
-        }
+        until("the task runs", || handle.status().running > 0).await;
         handle.shutdown(Duration::from_secs(20)).await.unwrap();
         assert_eq!(processes_of(handle.id()), Vec::<String>::new(), "{entry}");
         assert_eq!(run.await.unwrap().unwrap_err().kind(), ErrorKind::Closed, "{entry}");

@@ -1,6 +1,6 @@
 //! What is wrong with a declaration, and at which part of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use proc_macro2::Span;
@@ -37,17 +37,32 @@ pub(crate) struct Diagnostic {
 pub(crate) struct Errors(Option<syn::Error>);
 
 /// Whether a declaration reports the errors of a file that others may share: the first one does, each
-/// time that it is expanded, and its errors end the build.
+/// time that it is expanded, and its errors end the build. In an editor's process, that declaration may
+/// have been removed or renamed: another one that is expanded again, and this one not, takes its place.
 pub(crate) fn is_reported_by(declaration: &str, finding: &Finding) -> bool {
     let crate_name = std::env::var("CARGO_CRATE_NAME").unwrap_or_default();
     let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
     let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
-    let by = reported.entry((crate_name, root, finding.to_string())).or_insert_with(|| declaration.to_owned());
-    by == declaration
+    let reporter = reported
+        .entry((crate_name, root, finding.to_string()))
+        .or_insert_with(|| Reporter { declaration: declaration.to_owned(), passed_over: BTreeSet::new() });
+    if reporter.declaration == declaration {
+        reporter.passed_over.clear();
+    } else if !reporter.passed_over.insert(declaration.to_owned()) {
+        *reporter = Reporter { declaration: declaration.to_owned(), passed_over: BTreeSet::new() };
+    }
+    reporter.declaration == declaration
 }
 
-/// By crate and finding, the declaration that reports it.
-static REPORTED: Mutex<BTreeMap<(String, String, String), String>> = Mutex::new(BTreeMap::new());
+/// The declaration that reports a finding.
+struct Reporter {
+    declaration: String,
+    /// Other declarations, expanded since this one was expanded last.
+    passed_over: BTreeSet<String>,
+}
+
+/// By crate and finding.
+static REPORTED: Mutex<BTreeMap<(String, String, String), Reporter>> = Mutex::new(BTreeMap::new());
 
 impl Diagnostic {
     pub(crate) fn new(place: Place, message: impl Into<String>) -> Self {
@@ -101,5 +116,8 @@ mod tests {
         assert!(!is_reported_by("src/a.rs g", first) && !is_reported_by("src/b.rs f", first));
         assert!(is_reported_by("src/a.rs f", first), "an editor expands it again");
         assert!(is_reported_by("src/a.rs g", second), "each finding is reported");
+        assert!(!is_reported_by("src/a.rs g", first) && !is_reported_by("src/b.rs f", first));
+        assert!(is_reported_by("src/a.rs g", first), "the first one is there no more");
+        assert!(!is_reported_by("src/b.rs f", first), "and one reports");
     }
 }

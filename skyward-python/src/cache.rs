@@ -40,8 +40,8 @@ impl Kept {
     }
 }
 
-/// The file at this path, which messages show as `written`: as it was read before, unless its length or
-/// its time of modification has changed.
+/// The file at this path, which messages show as `written`: as it was read before, unless it has
+/// changed.
 pub(super) fn kept(at: &Path, written: &str) -> Found<Arc<Kept>> {
     let stamp = Stamp::of(at);
     let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,14 +67,30 @@ pub(super) fn kept(at: &Path, written: &str) -> Found<Arc<Kept>> {
 struct Stamp {
     length: u64,
     modified: SystemTime,
+    /// What a tool cannot set that keeps the time of modification, such as `rsync`: the file's number, and
+    /// the time at which it was changed in any way.
+    identity: (u64, i64, i64),
 }
 
 impl Stamp {
     /// None where the system has no such times.
     fn of(at: &Path) -> Option<Self> {
         let metadata = fs::metadata(at).ok()?;
-        Some(Self { length: metadata.len(), modified: metadata.modified().ok()? })
+        Some(Self { length: metadata.len(), modified: metadata.modified().ok()?, identity: identity(&metadata) })
     }
+}
+
+#[cfg(unix)]
+fn identity(metadata: &fs::Metadata) -> (u64, i64, i64) {
+    use std::os::unix::fs::MetadataExt as _;
+
+    (metadata.ino(), metadata.ctime(), metadata.ctime_nsec())
+}
+
+/// Other systems show no such facts.
+#[cfg(not(unix))]
+fn identity(_: &fs::Metadata) -> (u64, i64, i64) {
+    (0, 0, 0)
 }
 
 static FILES: Mutex<BTreeMap<PathBuf, (Stamp, Arc<Kept>)>> = Mutex::new(BTreeMap::new());
@@ -102,6 +118,11 @@ mod tests {
         let later = SystemTime::now() + std::time::Duration::from_secs(1);
         fs::File::options().write(true).open(&at).unwrap().set_modified(later).unwrap();
         assert!(module().text.ends_with("y = 3\n"), "of the same length, at another time");
+        let copy = at.with_extension("copy");
+        fs::write(&copy, "x = 1\ny = 4\n").unwrap();
+        fs::File::options().write(true).open(&copy).unwrap().set_modified(later).unwrap();
+        fs::rename(&copy, &at).unwrap();
+        assert!(!cfg!(unix) || module().text.ends_with("y = 4\n"), "of the same length and time, another file");
         fs::remove_file(&at).unwrap();
         assert!(kept(&at, "kept.py").is_err());
     }

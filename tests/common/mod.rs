@@ -71,7 +71,7 @@ pub(crate) fn processes_of(pool: &PoolId) -> Vec<String> {
 /// Waits until this many processes of the pool run. The environment of a process that was just
 /// started cannot be read for a moment.
 pub(crate) async fn assert_running(pool: &PoolId, count: usize) {
-    let end = tokio::time::Instant::now() + Duration::from_secs(10);
+    let end = tokio::time::Instant::now() + PATIENCE;
     loop {
         let found = processes_of(pool);
         if found.len() >= count {
@@ -82,10 +82,10 @@ pub(crate) async fn assert_running(pool: &PoolId, count: usize) {
     }
 }
 
-/// Waits until no process of the pool runs; fails with the list of those that still run after the
-/// deadline.
-pub(crate) async fn assert_gone(pool: &PoolId, deadline: Duration) {
-    let end = tokio::time::Instant::now() + deadline;
+/// Waits until no process of the pool runs; fails with the list of those that still run when that
+/// takes too long.
+pub(crate) async fn assert_gone(pool: &PoolId) {
+    let end = tokio::time::Instant::now() + PATIENCE;
     loop {
         let left = processes_of(pool);
         if left.is_empty() {
@@ -148,4 +148,4 @@ pub(crate) fn unique() -> u32 {
 }
 
 /// For waits that take moments on an idle host.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);

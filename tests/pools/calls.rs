@@ -382,6 +382,27 @@ async fn a_task_that_is_no_part_of_a_broadcast_is_alone_on_every_worker() {
 }
 
 #[tokio::test]
+async fn tasks_of_a_broadcast_without_a_world_submit_calls() {
+    let call: PendingCompute<(Vec<u32>, Vec<Vec<u32>>, Vec<u32>)> = python(indoc! {"
+        import skyward as sky
+        def part(_=None):
+            return sky.shard([0, 1, 2, 3])
+        def f():
+            return (part(), list(sky.map(part, range(5), chunksize=1)), part())
+    "})
+    .into();
+    let whole = vec![vec![0, 1, 2, 3]; 5];
+    pool(2)
+        .scope(async |pool| {
+            let found = call.broadcast(pool).await?;
+            assert_eq!(found, [vec![0, 1], vec![2, 3]].map(|part| (part.clone(), whole.clone(), part)));
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
 async fn a_task_knows_whether_all_ranks_run_it() {
     let gang: PendingCompute<bool> = python(indoc! {"
         from skyward import _state

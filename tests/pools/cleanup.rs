@@ -1,9 +1,8 @@
 //! No process outlives its scope, however the scope ended.
 
 use std::sync::Mutex;
-use std::time::Duration;
 
-use crate::common::{SLEEP, assert_gone, assert_running, pool, processes_of, python};
+use crate::common::{SLEEP, assert_gone, assert_running, pool, processes_of, python, until};
 use indoc::indoc;
 use skyward::compute::PendingCompute;
 use skyward::error::{Error, ErrorKind, WorkerExit};
@@ -106,7 +105,7 @@ async fn after_the_scope_was_dropped() {
     let id = receiver.await.unwrap();
     assert!(!processes_of(&id).is_empty());
     task.abort();
-    assert_gone(&id, Duration::from_secs(20)).await;
+    assert_gone(&id).await;
 }
 
 #[tokio::test]
@@ -126,7 +125,7 @@ fn after_the_runtime_ended() {
     drop(runtime);
     drop(handle);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(assert_gone(&id, Duration::from_secs(20)));
+    runtime.block_on(assert_gone(&id));
 }
 
 #[test]
@@ -139,11 +138,9 @@ fn calls_from_another_runtime_end_with_the_pools_runtime() {
         let handle = handle.clone();
         async move { sleepy.run(&handle).await }
     });
-    while handle.status().running == 0 {
-        std::thread::yield_now();
-    }
+    other.block_on(until("the task runs", || handle.status().running > 0));
     drop(owner);
     let error = other.block_on(call).unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed);
-    other.block_on(assert_gone(handle.id(), Duration::from_secs(20)));
+    other.block_on(assert_gone(handle.id()));
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{PID, SLEEP, limits, pool, processes_of, python, signal, soon};
+use crate::common::{PID, SLEEP, limits, pool, processes_of, python, signal, soon, until};
 use indoc::{formatdoc, indoc};
 use skyward::compute::PendingCompute;
 use skyward::compute::{ComputePool, ComputePoolExt};
@@ -208,11 +208,9 @@ async fn a_task_that_is_not_started_in_time_reports_what_it_waited_for() {
         .scope(async |pool| {
             let running = tokio::spawn({
                 let pool = pool.clone();
-                async move { sleepy.run(&pool).await }
+                async move { sleepy.queue_timeout(Duration::from_secs(60)).run(&pool).await }
             });
-            while pool.status().running == 0 {
-                tokio::task::yield_now().await;
-            }
+            until("the task runs", || pool.status().running > 0).await;
             let error = alive.clone().run(pool).await.unwrap_err();
             assert_eq!((error.kind(), error.status()), (ErrorKind::QueueTimeout, ErrorStatus::Temporary));
             assert!(error.message().contains("the worker of rank 0 ran task"), "{error}");
@@ -486,9 +484,7 @@ async fn shutdown_while_tasks_run_ends_them_with_a_reason() {
             tokio::spawn(async move { sleepy().run(&handle).await })
         })
         .collect();
-    while handle.status().running == 0 || handle.status().queued < 2 {
-        tokio::task::yield_now().await;
-    }
+    until("one task runs and the others wait", || handle.status().running > 0 && handle.status().queued >= 2).await;
     handle.shutdown(Duration::from_secs(20)).await.unwrap();
     for call in calls {
         assert_eq!(call.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);

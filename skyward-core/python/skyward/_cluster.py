@@ -137,11 +137,29 @@ def _peers(cluster: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return peers
 
 
+def is_in_broadcast() -> bool:
+    """Return whether this code belongs to a task of a broadcast, and to no call that such a task has submitted."""
+    return _state.gang and not _is_in_call()
+
+
+def is_in_gang() -> bool:
+    """Return whether the running task is part of a gang: of a broadcast in a joined world."""
+    return _state.gang and bool((_state.cluster or {}).get("joined"))
+
+
+def _is_in_call() -> bool:
+    """Return whether this thread runs a call with which the worker helps while its task waits."""
+    hub = None if _state.worker is None else _state.worker.hub
+    return hub is not None and hub.is_in_call()
+
+
 def count_ranks() -> int:
-    """Return how many ranks run this task; 1 for a task that is no part of a broadcast.
+    """Return how many ranks run this task; 1 for a call, and for a task that is no part of a broadcast.
 
     A process that the payload has started sees the ranks of the task that ran at its start.
     """
+    if _is_in_call():
+        return 1
     if _state.ranks is not None:
         return _state.ranks
     inherited = os.environ.get(_state.RANKS)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from ._conceal import concealed
 from ._hooks import HookError
 from ._modules import is_payload_file, shown, shown_path
+from ._package_names import is_root
 from ._values import EncodeError, TooLargeError
 
 _OWN: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -143,7 +144,7 @@ def _package(error: ImportError) -> dict[str, str]:
     top = name.partition(".")[0]
     import sys
 
-    if not top or top in sys.stdlib_module_names or not isinstance(error, ModuleNotFoundError):
+    if not top or top in sys.stdlib_module_names or is_root(top) or not isinstance(error, ModuleNotFoundError):
         return {}
     return {"package": _PACKAGES.get(name) or _PACKAGES.get(top) or top.replace("_", "-")}
 

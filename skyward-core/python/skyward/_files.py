@@ -3,16 +3,19 @@
 Each payload has a folder `payload_<digest>`, which all workers of the node share and may write at
 the same time. Each file is replaced as a whole, and only if its content differs, so that readers
 never see a part of it.
+
+No worker waits for another, which may be stopped at any point. Instead, each worker says by a file
+of its own that it uses the payload. The last one moves the folder aside before it removes it, so a
+worker that begins to use the payload meanwhile misses its file, and writes all files anew.
 """
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import os
 import stat
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import count
 from typing import Final
 
@@ -25,6 +28,12 @@ _numbers: Final = count()
 _MARK: Final = ".used-by-"
 """What begins the name of the file by which a worker says that it uses a payload."""
 _ME: Final = os.environ.get("SKYWARD_SLOT") or str(os.getpid())
+_MOST_TRIES: Final = 100
+"""How often the files are written while other workers remove them; each of these may do so once."""
+_MOST_REMOVALS: Final = 10
+_ROOM: Final = "free some space, or mend the permissions of this folder"
+_ENCODING: Final = r"\A((?:[ \t\f]*(?:#[^\r\n]*)?(?:\r\n?|\n))??[ \t\f]*#[^\r\n]*?coding[:=][ \t]*)(?a:[-\w.]+)"
+"""What matches the comment in the first two lines of a file that names its encoding."""
 
 
 def write(folder: str, digest: str, source: Source, layout: Layout) -> str:
@@ -46,13 +55,22 @@ def write(folder: str, digest: str, source: Source, layout: Layout) -> str:
     root = f"{folder}/{name}"
     try:
         _make_folder(folder)
-        with _locked(folder):
-            _write(root, source, layout)
+        for left in reversed(range(_MOST_TRIES)):
+            try:
+                _write(folder, root, source, layout)
+                os.stat(f"{root}/{_MARK}{_ME}")
+                break
+            except FileNotFoundError:
+                if not left:
+                    raise
     except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
+        # Of a file that is replaced, the second name is that of the payload.
+        at = error.filename2 or error.filename
+        where = f" ({at})" if at else ""
+        advice = "give it a shorter name" if error.errno == errno.ENAMETOOLONG else _ROOM
         raise PayloadError(
             f"cannot write the files of the payload {source.main} on the node: {error.strerror or error}{where}; "
-            "free some space, or mend the permissions of this folder, and call it again"
+            f"{advice}, and call it again"
         ) from error
     except ValueError as error:
         raise PayloadError(f"the payload {source.main} has a file that cannot be written: {error}") from error
@@ -61,50 +79,66 @@ def write(folder: str, digest: str, source: Source, layout: Layout) -> str:
     return root
 
 
-def _write(root: str, source: Source, layout: Layout) -> None:
+def _write(folder: str, root: str, source: Source, layout: Layout) -> None:
     _make_folder(root)
+    _put(folder, f"{root}/{_MARK}{_ME}", b"")
     for path, text in source.files:
         # Tracebacks show the lines of the file in which the text is embedded.
         above = source.first_line - 1 if path == source.main else 0
-        lines = "\n" * above + text.removeprefix(_BOM) if above else text
         place = layout.places[path]
         for end, character in enumerate(place):
             if character == "/":
                 _make_folder(f"{root}/{place[:end]}")
-        _put(f"{root}/{place}", lines.encode())
-    _put(f"{root}/{_MARK}{_ME}", b"")
+        content = _python(text, above) if path.endswith(".py") or path == source.main else text
+        _put(folder, f"{root}/{place}", content.encode())
     # Last: it makes the package importable.
-    _put(f"{root}/__init__.py", _package(list(layout.places)).encode())
+    _put(folder, f"{root}/__init__.py", _package(list(layout.places)).encode())
+
+
+def _python(text: str, above: int) -> str:
+    """Return source as a file has it: in UTF-8, whatever its text says, and below some empty lines."""
+    plain = text.removeprefix(_BOM)
+    if above or "coding" not in plain:
+        return "\n" * above + plain
+    import re
+
+    return re.sub(_ENCODING, r"\1utf-8", plain)
 
 
 def release(folder: str, digest: str) -> None:
     """Remove the files of a payload, unless another worker of the node uses them."""
     root = f"{folder}/{PREFIX}{digest}"
-    try:
-        with _locked(folder):
-            with suppress(FileNotFoundError):
-                os.unlink(f"{root}/{_MARK}{_ME}")
-            if not any(name.startswith(_MARK) for name in os.listdir(root)):
-                import shutil
+    with suppress(OSError):  # what is left ends with the node
+        with suppress(FileNotFoundError):
+            os.unlink(f"{root}/{_MARK}{_ME}")
+        if _is_used(root):
+            return
+        aside = f"{folder}/{_unique()}.gone"
+        os.rename(root, aside)
+        if _is_used(aside):
+            # Another worker has begun to use it. If the folder is there again, that worker has written it.
+            with suppress(OSError):
+                os.rename(aside, root)
+                return
+        _remove(aside)
 
-                shutil.rmtree(root)
-    except OSError:
-        pass  # what is left ends with the node
+
+def _remove(aside: str) -> None:
+    """Remove a folder that was moved aside. Files that were on their way into it may still arrive there."""
+    import shutil
+
+    for _ in range(_MOST_REMOVALS):
+        with suppress(OSError):
+            shutil.rmtree(aside)
+            return
 
 
-@contextmanager
-def _locked(folder: str) -> Iterator[None]:
-    """Keep other workers of the node from writing or removing files of payloads.
+def _is_used(root: str) -> bool:
+    return any(name.startswith(_MARK) for name in os.listdir(root))
 
-    The lock is released explicitly: a child that the payload has forked shares the descriptor.
-    """
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        fcntl.flock(lock, fcntl.LOCK_UN)
-        os.close(lock)
+
+def _unique() -> str:
+    return f".{os.getpid()}-{next(_numbers)}"
 
 
 def _package(paths: list[str]) -> str:
@@ -133,15 +167,15 @@ def _make_folder(path: str) -> None:
             ) from None
 
 
-def _put(path: str, data: bytes) -> None:
-    """Replace a file, unless it has this content."""
+def _put(folder: str, path: str, data: bytes) -> None:
+    """Replace a file, unless it has this content. It is written in the folder of all payloads first."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as known:
             if known.read(len(data) + 1) == data:
                 return
     except OSError:
         pass  # most often there is no such file; replacing it reports what is wrong
-    new = f"{path}.{os.getpid()}-{next(_numbers)}.new"
+    new = f"{folder}/{_unique()}.new"
     try:
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
             file.write(data)

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any, Final, Protocol
 
 from . import _state
-from ._cluster import InstanceInfo
+from ._cluster import InstanceInfo, is_in_broadcast
 
 _SLICE: Final = 1.0
 """Seconds for which one request to the store waits; between two requests the task can be
@@ -80,7 +80,7 @@ class _Torch:
 
 def world_store(info: InstanceInfo) -> Store | None:
     """Return the store of the world that this worker has joined; None if it has joined none."""
-    if info.total_workers == 1 or not _state.gang:
+    if info.total_workers == 1 or not is_in_broadcast():
         return None
     state: Any = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
     if getattr(state, "client", None) is not None and state.num_processes == info.total_workers:

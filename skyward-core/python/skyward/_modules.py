@@ -96,9 +96,9 @@ class Root:
 
     def find(self, name: str, path: Sequence[str] | None) -> ModuleSpec | None:
         """Return the spec of one of its modules."""
-        restore = _restores.get(self.name)
-        if restore is not None and not os.path.exists(f"{self.folder}/__init__.py"):
-            restore()
+        file = self.layout.modules.get(name[len(self.name) + 1 :])
+        if not os.path.exists(f"{self.folder}/{'__init__.py' if file is None else self.layout.places[file]}"):
+            _restore(self.name)
         if name != f"{self.name}.{self.layout.top}":
             return _ours(PathFinder.find_spec(name, path))
         place = f"{self.folder}/{self.layout.place}"
@@ -175,12 +175,15 @@ class _Finder:
         if below:
             return None if root is None else root.find(name, path)
         folder = os.environ.get("SKYWARD_PAYLOADS") if root is None else os.path.dirname(root.folder)
-        spec = _ours(PathFinder.find_spec(name, [*([folder] if folder else []), *sys.path]))
+        places = [*([folder] if folder else []), *sys.path]
+        spec = PathFinder.find_spec(name, places)
+        if spec is None and _restore(name):
+            spec = PathFinder.find_spec(name, places)
         if spec is None:
             raise PayloadError(
                 f"{name} is a payload that is not loaded on this node; call one of its functions here first", name=name
             )
-        return spec
+        return _ours(spec)
 
 
 def adopt(name: str, file: str, paths: Sequence[str]) -> None:
@@ -199,6 +202,14 @@ def on_loss(name: str, restore: Callable[[], object]) -> None:
     _restores[name] = restore
 
 
+def _restore(name: str) -> bool:
+    """Write the files of a package again; return whether this process knows how."""
+    restore = _restores.get(name)
+    if restore is not None:
+        restore()
+    return restore is not None
+
+
 def forget(name: str) -> None:
     """Remove the modules of a payload, so that the next import executes them anew."""
     for module in list(sys.modules):
@@ -209,8 +220,15 @@ def forget(name: str) -> None:
 def release(name: str) -> None:
     """Remove a payload, so that nothing finds its modules until it is loaded again."""
     forget(name)
-    _roots.pop(name, None)
     _restores.pop(name, None)
+    root = _roots.pop(name, None)
+    if root is None:
+        return
+    # Python keeps what it knows of folders and texts for the life of the process.
+    lines = sys.modules.get("linecache")
+    for known in (sys.path_importer_cache, lines.cache if lines else {}):
+        for path in [path for path in list(known) if f"{path}/".startswith(f"{root.folder}/")]:
+            known.pop(path, None)
 
 
 def is_payload_file(filename: str) -> bool:

@@ -6,8 +6,7 @@ import json
 from collections.abc import Sized
 from typing import Any, Final
 
-from . import _state
-from ._cluster import InstanceInfo, instance_info
+from ._cluster import InstanceInfo, instance_info, is_in_broadcast
 from ._gather import Store, agree, world_store
 
 TIMEOUT: Final = 600.0
@@ -50,7 +49,7 @@ def same_plan(*loops: Any, timeout: float = TIMEOUT, **facts: Any) -> None:
     plan.update(facts)
     _encode("same_plan", plan)
     info = instance_info()
-    if info.total_workers == 1 or not _state.gang:
+    if info.total_workers == 1 or not is_in_broadcast():
         return
     store = world_store(info)
     if store is None:

@@ -83,7 +83,7 @@ class _Bytes(io.RawIOBase):
 
 
 class Redirect(AbstractContextManager[None]):
-    """Replaces standard output and standard error; can be entered again, one time after another."""
+    """Replaces standard output and standard error; can be entered again, also within itself."""
 
     def __init__(self, out: IO[str] | Discard | None, err: IO[str] | Discard | None) -> None:
         """Store the streams.
@@ -100,7 +100,7 @@ class Redirect(AbstractContextManager[None]):
         for name, stream in self._streams.items():
             if stream is not None:
                 before[name] = getattr(sys, name)
-                if isinstance(stream, Discard):
+                if isinstance(stream, Discard) and before[name] is not stream:
                     stream.stand_in(before[name])
                 setattr(sys, name, stream)
         self._before.append(before)
@@ -111,5 +111,5 @@ class Redirect(AbstractContextManager[None]):
         for name, stream in self._before.pop().items():
             own = self._streams[name]
             if isinstance(own, Discard):
-                own.is_in_place = False
+                own.is_in_place = stream is own
             setattr(sys, name, stream)

@@ -6,6 +6,8 @@ address means nothing: what a tensor can do decides, not the name of its class.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from . import _forms
@@ -23,46 +25,68 @@ def host_copy(torch: Any, tensor: Any) -> Any:
         TensorError: the tensor has no elements of its own, or only a part of them, or more than its
             elements would be lost.
     """
-    try:
+    with _explained(tensor):
         plain = _plain(torch, _ready(torch, tensor))
         return plain.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    except TensorError:
-        raise
-    except (RuntimeError, NotImplementedError, TypeError, ValueError, AttributeError) as error:
-        text = str(error).partition("\n")[0]
-        name = type_name(type(tensor))
-        raise TensorError(f"torch cannot copy the elements of this {name} ({text}); send an ordinary tensor") from error
 
 
 def elements(torch: Any, host: Any) -> memoryview:
-    """Return the bytes of a tensor in the memory of this host, copied by torch."""
+    """Return the bytes of a tensor in the memory of this host, copied by torch.
+
+    Raises:
+        TensorError: torch cannot copy them.
+    """
     from ._memory import allocate
 
     size = host.numel() * host.element_size()
     if not size:
         return memoryview(b"")
     memory = allocate(size)
-    torch.frombuffer(memory, dtype=torch.uint8).copy_(host.reshape(-1).view(torch.uint8))
+    with _explained(host):
+        torch.frombuffer(memory, dtype=torch.uint8).copy_(host.reshape(-1).view(torch.uint8))
     return memory
+
+
+@contextmanager
+def _explained(tensor: Any) -> Iterator[None]:
+    """Context manager: raise `TensorError` for what torch raises when it cannot copy a tensor."""
+    try:
+        yield
+    except TensorError:
+        raise
+    except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+        text = str(error).partition("\n")[0]
+        name = type_name(type(tensor))
+        raise TensorError(f"torch cannot copy the elements of this {name} ({text}); send an ordinary tensor") from error
 
 
 def check_memory(tensor: Any) -> None:
     """Check that a tensor has the memory in which its elements should be.
 
+    Memory that torch does not show, as that of XLA's devices, is left to torch.
+
     Raises:
         TensorError: the memory was freed, as FSDP does between its steps, or there is none.
     """
-    if tensor.numel() == 0:
+    try:
+        is_freed = _is_freed(tensor)
+    except (RuntimeError, ValueError):
         return
-    storage = tensor.untyped_storage()
-    last = tensor.storage_offset() + sum(
-        (size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True)
-    )
-    if storage.nbytes() < (last + 1) * tensor.element_size() or not storage.data_ptr():
+    if is_freed:
         raise TensorError(
             "the memory of this tensor was freed, as FSDP does with parameters between its steps; gather it first, for "
             "example with `torch.distributed.checkpoint.state_dict.get_model_state_dict`"
         )
+
+
+def _is_freed(tensor: Any) -> bool:
+    if tensor.numel() == 0:
+        return False
+    storage = tensor.untyped_storage()
+    last = tensor.storage_offset() + sum(
+        (size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+    return storage.nbytes() < (last + 1) * tensor.element_size() or not storage.data_ptr()
 
 
 def check_pickled(torch: Any, tensor: Any) -> None:

@@ -18,7 +18,7 @@ import msgspec
 from skyward import _wire
 
 ROOT = Path(__file__).resolve().parent.parent
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 
 def source(text: str) -> str:
@@ -264,7 +264,7 @@ class AgentClient(Frames):
         self.expect(_wire.AGENT_BYE)
 
 
-def start_agent(folder: Path, *options: str, machine: str = "", lease: float = 60.0) -> dict[str, Any]:
+def start_agent(folder: Path, *options: str, machine: str = "", lease: float = 2 * DEADLINE) -> dict[str, Any]:
     """Start an agent in the folder; return the line that it prints."""
     command = [sys.executable, "-m", "skyward.agent", "--dir", str(folder), "--addr", "127.0.0.1"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SKYWARD_MACHINE": machine or f"test-{folder}"}

@@ -56,3 +56,31 @@ def test_a_task_alone_has_everything_and_a_broadcast_has_parts(
     assert client.call(1, where=where) == parts[worker]
     client.gang = None
     assert client.call(1, where=where) == alone
+
+
+CALLS = """
+    import threading, time
+    import skyward as sky
+
+    def see():
+        return [sky.shard(list(range(8))), sky.is_head()]
+
+    def main(wait):
+        before, call = see(), sky.submit(see)
+        if wait:
+            return [before, call.result(), see()]
+        # The worker does not see this wait, so the call runs on a thread beside it.
+        while not call.done():
+            time.sleep(0.01)
+        return [before, call.result(), see()]
+"""
+
+
+@pytest.mark.parametrize("place", ["help", "aside", "run"])
+def test_a_task_of_a_broadcast_without_a_world_submits_calls_which_have_everything(node: Node, place: str) -> None:
+    pool = Pool(node, 2, CALLS, cluster={"joined": False})
+    pool.workers[1].gang = [1, 1, 4]
+    if place != "run":
+        pool.running[0, 0, 0] = None  # the other worker is never free
+    assert pool.call(1, wait=place != "aside") == [[[2, 3], False], [ALL, True], [[2, 3], False]]
+    assert pool.counts[place] == 1

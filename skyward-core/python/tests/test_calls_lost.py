@@ -73,7 +73,7 @@ def do_fails(where, folder):
         while not future.done():
             time.sleep(0.001)
     try:
-        value = future.result(15)
+        value = future.result(60)
     except sky.WorkerLost as error:
         value = str(error)
     while len(told) < 1:

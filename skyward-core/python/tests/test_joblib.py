@@ -59,7 +59,7 @@ def refuse(number, at):
 
 def mark(folder, number, seconds):
     open(f"{folder}/{number}.begun", "w").close()
-    time.sleep(seconds)
+    slowly(number, seconds)
     open(f"{folder}/{number}.ended", "w").close()
     return number
 
@@ -136,12 +136,11 @@ def do_refuse(count, at, folder, **more):
     def calls():
         yield delayed(refuse)(at, at)
         for number in range(count):
-            yield delayed(mark)(folder, number, 0.3)
-    began = time.monotonic()
+            yield delayed(mark)(folder, number, 5.0)
     try:
         list(Parallel(n_jobs=-1, **more)(calls()))
     except Odd as error:
-        return [type(error).__name__, list(error.args), "in refuse" in str(error.__cause__), time.monotonic() - began]
+        return [type(error).__name__, list(error.args), "in refuse" in str(error.__cause__)]
 
 def do_refuse_beside(count, seconds, **more):
     calls = [delayed(refuse)(0, 0), *(delayed(slowly)(number, seconds) for number in range(count))]
@@ -151,11 +150,10 @@ def do_refuse_beside(count, seconds, **more):
         return list(error.args)
 
 def do_timeout(seconds, **more):
-    began = time.monotonic()
     try:
         list(Parallel(n_jobs=-1, timeout=0.3, **more)(delayed(slowly)(number, seconds) for number in range(8)))
     except multiprocessing.TimeoutError as error:
-        return [type(error).__name__, time.monotonic() - began]
+        return type(error).__name__
 
 def do_twice(folder, batch_size):
     with Parallel(n_jobs=-1, batch_size=batch_size) as parallel:
@@ -597,12 +595,10 @@ def test_functions_without_a_name(make_pool: Callable[..., Pool]) -> None:
 @pytest.mark.parametrize("return_as", ["list", "generator", "generator_unordered"])
 def test_the_first_error_ends_all(make_pool: Callable[..., Pool], tmp_path: Path, return_as: str) -> None:
     pool = make_pool()
-    name, arguments, has_traceback, took = pool.call(
-        what="refuse", count=40, at=-1, folder=str(tmp_path), batch_size=1, return_as=return_as
-    )
-    assert (name, arguments, has_traceback) == ("Odd", [-1, "odd"], True)
-    assert took < 5
+    arguments: dict[str, Any] = {"count": 40, "at": -1, "folder": str(tmp_path), "batch_size": 1}
+    assert pool.call(what="refuse", return_as=return_as, **arguments) == ["Odd", [-1, "odd"], True]
     pool.settle()
+    # The caller may help with a call while the error comes.
     assert len(list(tmp_path.glob("*.ended"))) < 10
 
 
@@ -621,9 +617,7 @@ def test_an_error_ends_also_the_call_with_which_its_caller_helps(
 @pytest.mark.parametrize("return_as", ["list", "generator", "generator_unordered"])
 def test_a_timeout(make_pool: Callable[..., Pool], return_as: str) -> None:
     pool = make_pool()
-    name, took = pool.call(what="timeout", seconds=20.0, return_as=return_as)
-    assert name == "TimeoutError"
-    assert took < 5
+    assert pool.call(what="timeout", seconds=600.0, return_as=return_as) == "TimeoutError"
     pool.settle()
 
 

@@ -135,3 +135,15 @@ def test_errors_have_the_users_names(node: Node) -> None:
     assert worker.failure(1, what="missing")["message"] == "module 'train' has no attribute 'missing'"
     for failure in (problem, worker.failure(1, what="attribute")):
         assert str(node.folder) not in str(failure)
+
+
+@pytest.mark.parametrize(
+    "statement", ["from .nothere import x", "from trainer.nothere import x", "import trainer.nothere"]
+)
+def test_a_missing_module_of_a_payload_is_no_package_of_an_image(node: Node, statement: str) -> None:
+    worker = node.worker()
+    worker.hello()
+    worker.load(1, {"trainer/main.py": f"def main():\n    {statement}\n", "trainer/b.py": ""}, main="trainer/main.py")
+    failure = worker.failure(1)
+    assert failure["message"] == "No module named 'trainer.nothere'"
+    assert "package" not in failure

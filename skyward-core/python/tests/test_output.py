@@ -136,7 +136,7 @@ def test_between_the_items_of_a_generator_the_worker_prints(capsys: pytest.Captu
     assert capsys.readouterr().out == "outside\n"
 
 
-@pytest.mark.parametrize("kind", ["function", "generator", "coroutine"])
+@pytest.mark.parametrize("kind", ["function", "generator", "coroutine", "asynchronous generator"])
 def test_a_logging_handler_that_is_made_inside_writes_afterwards(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     handlers = []
 
@@ -152,13 +152,20 @@ def test_a_logging_handler_that_is_made_inside_writes_afterwards(kind: str, caps
     async def finish() -> None:
         make()
 
+    async def stream() -> AsyncIterator[int]:
+        make()
+        yield 1
+
+    async def read() -> list[int]:
+        return [item async for item in sky.silent(stream)()]
+
     record = logging.LogRecord("n", logging.INFO, "f", 1, "text", None, None)
     if kind == "function":
         sky.silent(make)()
     elif kind == "generator":
         list(sky.silent(generate)())
     else:
-        asyncio.run(sky.silent(finish)())
+        asyncio.run(sky.silent(finish)() if kind == "coroutine" else read())
     assert capsys.readouterr().out == ""
     handlers[0].emit(record)
     assert capsys.readouterr() == ("text\n", "")
@@ -177,6 +184,18 @@ def test_a_silent_function_can_use_all_of_its_streams(tmp_path: Path) -> None:
         use()
         assert file.line_buffering
     assert (tmp_path / "out").read_text() == ""
+
+
+def test_a_redirection_can_be_entered_within_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    quiet = sky.redirect_output()
+    with quiet:
+        with quiet:
+            print("inner", flush=True)
+        stream = sys.stdout
+        print("outer", flush=True)
+        assert stream.encoding
+    print("after", file=stream, flush=True)
+    assert capsys.readouterr().out == "after\n"
 
 
 def test_the_function_keeps_its_name_and_signature() -> None:

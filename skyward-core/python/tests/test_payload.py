@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import linecache
+import os
 import pickle
+import shutil
 import sys
 import traceback
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
 
-from skyward import _payload
+from skyward import _files, _modules, _payload
 from skyward._failure import failure_map
 from skyward._messages import Source
-from skyward._modules import PayloadError
+from skyward._modules import Layout, PayloadError
 from skyward._payload import Payload
 
 from .client import source
@@ -284,3 +291,96 @@ def test_an_entry_may_be_a_method() -> None:
                 return 1
     """
     assert run({"m.py": job}, entry="Job.go") == 1
+
+
+def test_nothing_of_a_payload_is_kept_when_it_has_lost_its_slot() -> None:
+    def kept() -> list[int]:
+        tables: list[Any] = [sys.modules, sys.path_importer_cache, linecache.cache, _modules._roots, _modules._restores]
+        return [len(table) for table in tables]
+
+    def use(number: int) -> None:
+        files = {
+            "trainer/main.py": """
+                import inspect
+                from .deep.sizes import SIZE
+                def main():
+                    return SIZE, len(inspect.getsource(main))
+            """,
+            "trainer/deep/sizes.py": f"SIZE = {number}",
+        }
+        payload = make(files)
+        assert payload.function()()[0] == number
+        payload.release()
+
+    use(0)
+    before = kept()
+    for number in range(1, 4):
+        use(number)
+    assert kept() == before
+    assert os.listdir(_payload.FOLDER) == []
+
+
+def test_files_that_another_worker_removes_meanwhile_are_written_again() -> None:
+    payload = make({"job.py": "def main(): ..."})
+    payload.function()
+    _modules.forget(payload.name)
+    shutil.rmtree(_payload.FOLDER)
+    assert import_module(f"{payload.name}.job").main() is None
+
+
+SHARED = Source("main", "a/b.py", [("a/b.py", "b"), ("a/c.py", "c")])
+
+
+def use_and_remove(slot: str, folder: str, times: int) -> None:
+    _files._ME = slot  # type: ignore[misc]
+    layout = Layout(path for path, _ in SHARED.files)
+    for _ in range(times):
+        root = _files.write(folder, "ab" * 16, SHARED, layout)
+        # A worker that found no user moves the folder aside, sees this user, and moves the folder back.
+        deadline = monotonic() + 60
+        while not os.path.exists(f"{root}/a/c.py"):
+            assert monotonic() < deadline, "the files of a worker were removed while it used them"
+            os.sched_yield()
+        _files.release(folder, "ab" * 16)
+
+
+def test_workers_that_use_and_remove_a_payload_at_the_same_time(tmp_path: Path) -> None:
+    folder = str(tmp_path / "payloads")
+    context = get_context("spawn")
+    workers = [context.Process(target=use_and_remove, args=(f"w{n}", folder, 200)) for n in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+        assert worker.exitcode == 0
+    assert os.listdir(folder) == []
+
+
+def test_files_are_kept_for_a_worker_that_begins_to_use_them_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, digest = str(tmp_path / "payloads"), "ab" * 16
+    root = Path(_files.write(folder, digest, SHARED, Layout(path for path, _ in SHARED.files)))
+    is_used = _files._is_used
+
+    def found(path: str) -> bool:
+        used = is_used(path)
+        if path == str(root):
+            (root / f"{_files._MARK}another").touch()
+        return used
+
+    monkeypatch.setattr(_files, "_is_used", found)
+    _files.release(folder, digest)
+    assert (root / "a/c.py").read_text() == "c"
+    assert os.listdir(folder) == [root.name]
+
+
+def test_the_file_that_cannot_be_replaced_is_named(tmp_path: Path) -> None:
+    folder, digest = str(tmp_path / "payloads"), "ab" * 16
+    (tmp_path / "payloads" / f"payload_{digest}").mkdir(mode=0o700, parents=True)
+    (tmp_path / "payloads").chmod(0o700)
+    (tmp_path / "payloads" / f"payload_{digest}" / "a").mkdir(0o700)
+    (tmp_path / "payloads" / f"payload_{digest}" / "a" / "b.py").mkdir()
+    with pytest.raises(PayloadError, match=r"\(.*/payload_[ab]+/a/b\.py\)"):
+        _files.write(folder, digest, SHARED, Layout(path for path, _ in SHARED.files))
+    assert not list(tmp_path.rglob("*.new"))

@@ -99,6 +99,18 @@ def test_freed_memory_is_refused(torch: Any) -> None:
     assert pickles.loads(pickles.dumps(empty)).shape == (0, 3)
 
 
+def test_memory_that_torch_does_not_show_is_copied_by_torch(torch: Any) -> None:
+    """As on XLA's devices, whose tensors have no storage."""
+    importlib.import_module("torch._lazy.ts_backend").init()
+    same(back(packed([torch.arange(4.0).to("lazy")])[1:]), np.arange(4, dtype="f4"))
+    same(back(packed(torch._efficientzerotensor(2))), np.zeros(2, "f4"))
+
+
+def test_a_model_that_is_not_initialised_is_pickled_by_torch(torch: Any) -> None:
+    sent = pickles.loads(pickles.dumps(torch.nn.LazyLinear(3)))
+    assert sent(torch.ones(2, 5)).shape == (2, 3)
+
+
 def test_what_a_subclass_has_beside_its_elements_is_not_lost(torch: Any) -> None:
     plain = type("Plain", (torch.Tensor,), {})
     value = torch.arange(3).as_subclass(plain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import stat
@@ -69,6 +70,36 @@ def test_lines_are_counted_as_python_does(worker: WorkerClient, kind: str, first
     assert expected in worker.failure(1)["traceback"]
 
 
+@pytest.mark.parametrize(
+    "top",
+    [
+        "# -*- coding: latin-1 -*-",
+        "#!/usr/bin/python\n# vim: set fileencoding=klingon :",
+        "\r\n  # coding=ascii",
+        "# coding: latin-1\n# coding: klingon",
+        "\ufeff# coding: latin-1",
+        "import sys\n# coding: klingon",
+    ],
+)
+@pytest.mark.parametrize("first_line", [1, 5])
+def test_a_text_is_read_as_it_is_whatever_encoding_it_names(worker: WorkerClient, top: str, first_line: int) -> None:
+    text = f"{top}\ndef main():\n    import inspect\n    return 'é', inspect.getsource(main)\n"
+    worker.load(1, text, first_line=first_line)
+    value, source = worker.call(1)
+    assert value == "é"
+    assert "return 'é'" in source
+
+
+def test_a_name_may_be_as_long_as_a_file_system_allows(worker: WorkerClient) -> None:
+    name = "x" * 252
+    worker.load(
+        1,
+        {f"{name}.py": "VALUE = 3", "main.py": f"def main():\n    import {name}\n    return {name}.VALUE"},
+        main="main.py",
+    )
+    assert worker.call(1) == 3
+
+
 FOLDER = {
     "jobs/trainer/__init__.py": "",
     "jobs/trainer/main.py": """
@@ -129,6 +160,24 @@ def test_files_that_are_gone_are_written_again(node: Node, worker: WorkerClient)
     assert worker.call(1, what="data") == "notes"
 
 
+def test_a_single_file_that_is_gone_is_written_again(node: Node, worker: WorkerClient) -> None:
+    load(worker).call(1, what="data")
+    [path] = node.folder.glob("payloads/payload_*/jobs/trainer/later.py")
+    path.unlink()
+    assert worker.call(1, what="later") == 4
+
+
+def test_a_worker_that_is_stopped_keeps_no_other_from_loading(node: Node, worker: WorkerClient) -> None:
+    load(worker).call(1, what="data")
+    folder = os.open(node.folder / "payloads", os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        worker.load(2, SOURCE.format(n=1))
+        assert "# 1" in worker.call(2)
+    finally:
+        os.close(folder)
+
+
 def test_a_file_that_was_changed_is_written_again(node: Node, worker: WorkerClient) -> None:
     worker.load(1, SOURCE.format(n=1), main="job.py")
     worker.call(1)
@@ -168,6 +217,7 @@ def test_files_that_cannot_be_written_are_named(node: Node, worker: WorkerClient
     message = worker.failure(1)["message"]
     assert "cannot write the files of the payload" in message
     assert os.strerror(36) in message
+    assert "give it a shorter name" in message
 
 
 @pytest.mark.parametrize("path", ["../up.py", "/absolute/job.py", "./a//b.py", "__init__.py", "my-job.v1.py"])

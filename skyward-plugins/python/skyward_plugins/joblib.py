@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from skyward import Retry, _state, instance_info
+from skyward import Retry, instance_info
+from skyward._cluster import is_in_gang
 from skyward.integrations import _cores, joblib_backend
 from skyward.integrations._wrap import environment
 from skyward.integrations.joblib import register
@@ -38,7 +39,7 @@ def around_task(config: Mapping[str, Any]) -> Iterator[None]:
         config: `caller_helps`: whether the caller's worker runs calls while it waits. `retry`:
             retries by cause; None for the default of calls.
     """
-    if _state.gang:
+    if is_in_gang():
         yield
         return
     retry = config["retry"]

@@ -90,6 +90,12 @@ class Callers:
         """Return the innermost helped call that the main thread runs, if any."""
         return self.stack[-1] if len(self.stack) > 1 else None
 
+    def is_in_call(self) -> bool:
+        """Return whether this thread runs a helped call."""
+        me = get_ident()
+        known = self.threads.get(me)
+        return known.help != 0 if known is not None else me == self.main and len(self.stack) > 1
+
     def is_doomed(self) -> bool:
         """Return whether the main thread's innermost code, or code around it, was cancelled."""
         worker = self.worker

@@ -7,6 +7,7 @@ from _thread import get_ident
 from typing import TYPE_CHECKING, Final
 
 from .. import _fork, _state
+from .._cluster import is_in_gang
 from .._notices import notices
 from .callers import OUTSIDE
 from .errors import CallError
@@ -30,7 +31,7 @@ def current() -> Hub:
     worker: Worker | None = _state.worker
     if worker is None or worker.session.running is None:
         raise CallError(OUTSIDE)
-    if _state.gang:
+    if is_in_gang():
         raise CallError(
             "a task of a gang cannot submit calls: the gang occupies all workers at the same time; submit calls from a "
             "task that runs on one worker"

@@ -18,7 +18,7 @@ from joblib.parallel import (  # type: ignore[import-untyped,import-not-found,un
 
 from .. import _fork, _state
 from .._calls.options import Options, Retry
-from .._cluster import most_workers
+from .._cluster import is_in_gang, most_workers
 from ._joblib_batch import Batch
 from ._joblib_calls import Calls
 from ._joblib_shared import threads
@@ -230,7 +230,7 @@ def _check(options: Mapping[str, Any]) -> None:
 def can_call() -> bool:
     """Return whether calls can be submitted: inside a task that is not part of a gang."""
     worker = _state.worker
-    return worker is not None and not _state.gang and not _fork.is_child and worker.session.running is not None
+    return worker is not None and not is_in_gang() and not _fork.is_child and worker.session.running is not None
 
 
 # Register here, because a worker that receives a batch imports only this module, and the batch may

@@ -7,8 +7,7 @@ from functools import wraps
 from types import FrameType
 from typing import Any
 
-from .. import _state
-from .._cluster import instance_info
+from .._cluster import instance_info, is_in_broadcast
 from .._gather import world_store
 from .._parts import keras_mesh, spans_workers
 from .._plan import compare
@@ -43,7 +42,7 @@ def guard() -> None:
 
 def _check(iterator: Any, data: Any, frame: FrameType | None) -> None:
     info = instance_info()
-    if info.total_workers == 1 or not _state.gang:
+    if info.total_workers == 1 or not is_in_broadcast():
         return
     mesh = keras_mesh()
     # Ranks that compute on devices of their own do not wait for each other.

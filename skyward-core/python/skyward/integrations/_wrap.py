@@ -9,8 +9,7 @@ from functools import wraps
 from inspect import isgeneratorfunction
 from typing import Any
 
-from .. import _state
-from .._cluster import InstanceInfo
+from .._cluster import InstanceInfo, is_in_broadcast
 
 
 def around(function: Callable[..., Any], prepare: Callable[[], AbstractContextManager[None]]) -> Callable[..., Any]:
@@ -45,7 +44,7 @@ def together(info: InstanceInfo) -> bool:
         RuntimeError: the pool does not know that its workers are one world. If it lost one of them,
             the others would keep a dead process group.
     """
-    if info.total_workers == 1 or not _state.gang:
+    if info.total_workers == 1 or not is_in_broadcast():
         return False
     if not info.joined:
         raise RuntimeError(
