@@ -380,8 +380,11 @@ def main() -> None:
         pass
     except LostDescriptorsError as error:
         text = f"skyward: the payload closed descriptors of the worker, which cannot continue without {error}\n"
+        from ._buffered import write_out
+
         try:
             os.write(2, text.encode())
+            write_out()
         finally:
             os._exit(EXIT_DESCRIPTORS)
     code = worker.leave()

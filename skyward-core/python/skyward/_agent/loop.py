@@ -120,7 +120,7 @@ class Agent:
         due = [self.deadline, *(stop[0] for stop in self._stops)]
         if self._owner is not None:
             due.append(monotonic() + 1.0)
-        due += [at for at in (self._stacks.due(), self._watch.due()) if at is not None]
+        due += [at for at in (self._stacks.due(), self._watch.due(), self.workers.due()) if at is not None]
         if self._client is not None:
             wait = self._tails.wait(self._client)
             now = monotonic()
@@ -134,6 +134,7 @@ class Agent:
     def _tick(self) -> None:
         now = monotonic()
         self.workers.look_at_memory(now)
+        self.workers.end_trackers(now)
         if now >= self.deadline:
             self.why_ended = f"the lease expired: the client sent nothing for {self.lease:g} s"
             return
