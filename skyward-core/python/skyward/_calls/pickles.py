@@ -117,7 +117,7 @@ def _find() -> Any:
                 _check_tensor(thing)
             storing = self.storing
             if storing is not None:
-                if type(thing) is storing.kind:
+                if storing.kind is not None and issubclass(type(thing), storing.kind):
                     found = storing.reduce(thing)
                     if found is not None:
                         return found
