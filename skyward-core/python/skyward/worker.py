@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from . import _hooks, _state, _strays, _wire, _world
+from . import _hooks, _keys, _state, _strays, _wire, _world
 from ._alarm import TIMER, Alarm
 from ._complaint import complain
 from ._conceal import conceal
@@ -367,6 +367,8 @@ def main() -> None:
     if sys.path[0] == os.getcwd():
         # Modules in the working folder can be imported, but must not hide modules of libraries.
         sys.path.append(sys.path.pop(0))
+    if authkey := spec.get("authkey"):
+        _keys.share(authkey)
     set_up_output(spec.get("stacks"))
     if progress := spec.get("progress"):
         _state.progress = open_file(progress, os.O_CREAT)
