@@ -33,6 +33,7 @@ from .._messages import (
 )
 from . import tree
 from .client import Connection
+from .installed import installed
 from .log import log
 from .logs import Tails
 from .process import WAKE, Worker
@@ -364,7 +365,8 @@ class Agent:
         self._client = connection
         connection.greeted = True
         python = ".".join(map(str, sys.version_info[:3]))
-        connection.send([_wire.AGENT_HELLO, _wire.PROTOCOL, os.getpid(), python, _boot_facts()])
+        body = msgspec.msgpack.encode(installed())
+        connection.send([_wire.AGENT_HELLO, _wire.PROTOCOL, os.getpid(), python, _boot_facts()], body)
         for worker in self.workers.ended():
             connection.send(self._exited(worker))
         for worker in self.workers.alive():
