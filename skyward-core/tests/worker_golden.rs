@@ -119,7 +119,9 @@ fn check_agent(golden: &Golden, frame: Frame) {
     let message = FromAgent::decode(frame).unwrap_or_else(|error| panic!("{}: {error}", golden.name));
     let head = &golden.head;
     match message {
-        FromAgent::Hello { version, pid, python } => {
+        FromAgent::Hello { version, pid, python, installed } => {
+            let installed: BTreeMap<String, String> = rmp_serde::from_slice(&installed).unwrap();
+            assert_eq!((installed["python"].as_str(), installed.len()), ("3.12", 3));
             assert_eq!((version, pid, python.as_str()), (2, 4242, head[3].as_str().unwrap()));
         }
         FromAgent::Started { request, generation, workers } => {

@@ -11,6 +11,7 @@ mod cleanup;
 #[path = "../common/mod.rs"]
 mod common;
 mod elastic;
+mod environments;
 mod failures;
 mod joblib;
 mod joined_world;

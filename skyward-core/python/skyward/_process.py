@@ -72,6 +72,9 @@ def end(code: int) -> None:
     """End without waiting for threads that the payload left behind."""
     import atexit
 
+    from ._buffered import write_out
+
     atexit._run_exitfuncs()
     flush()
+    write_out()
     os._exit(code)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from . import _hooks, _layouts, _state, _strays, _wire, _world
+from . import _hooks, _keys, _layouts, _state, _strays, _wire, _world
 from ._alarm import TIMER, Alarm
 from ._complaint import complain
 from ._conceal import conceal
@@ -368,6 +368,8 @@ def main() -> None:
     if sys.path[0] == os.getcwd():
         # Modules in the working folder can be imported, but must not hide modules of libraries.
         sys.path.append(sys.path.pop(0))
+    if authkey := spec.get("authkey"):
+        _keys.share(authkey)
     set_up_output(spec.get("stacks"))
     if progress := spec.get("progress"):
         _state.progress = open_file(progress, os.O_CREAT)
@@ -381,8 +383,11 @@ def main() -> None:
         pass
     except LostDescriptorsError as error:
         text = f"skyward: the payload closed descriptors of the worker, which cannot continue without {error}\n"
+        from ._buffered import write_out
+
         try:
             os.write(2, text.encode())
+            write_out()
         finally:
             os._exit(EXIT_DESCRIPTORS)
     code = worker.leave()

@@ -246,7 +246,8 @@ class AgentClient(Frames):
     def __init__(self, folder: Path, pool: str = "pool") -> None:
         super().__init__(str(folder / "agent.sock"))
         self.send([_wire.HELLO, _wire.PROTOCOL, pool, _wire.MAX_FRAME_BYTES])
-        self.facts, _ = self.expect(_wire.AGENT_HELLO)
+        self.facts, body = self.expect(_wire.AGENT_HELLO)
+        self.installed: dict[str, str] = msgspec.msgpack.decode(body)
 
     def start(self, spec: dict[str, Any], workers: list[int] | None = None) -> list[list[Any]]:
         """Start workers; return a list of index, pid and socket path."""

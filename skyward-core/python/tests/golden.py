@@ -72,6 +72,8 @@ _OPTIONS = {"crash": 0, "out_of_memory": 1, "node_lost": 2, "preempted": 5, "tim
 _LOST = {"kind": "lost", "message": "its worker has crashed"}
 _FACTS = {"cpus": 2, "memory_bytes": 25_000_000_000, "hostname": "node0"}
 
+_INSTALLED = {"msgspec": "0.19.0", "numpy": "2.1.3", "python": "3.12"}
+
 
 def _packed(value: Any) -> bytes:
     return msgspec.msgpack.encode(value)
@@ -108,7 +110,7 @@ def frames() -> list[dict[str, Any]]:
         ("shutdown", "client_to_agent", [_wire.SHUTDOWN, 8, 2.0], b""),
         ("recall", "client_to_agent", [_wire.RECALL, 1, 0, 4243, 70_000], b""),
         ("watch", "client_to_agent", [_wire.WATCH, ["/usr/bin/poll", "--every", "5"]], b""),
-        ("hello", "agent_to_client", [_wire.AGENT_HELLO, 2, 4242, "3.12.1", _FACTS], b""),
+        ("hello", "agent_to_client", [_wire.AGENT_HELLO, 2, 4242, "3.12.1", _FACTS], _packed(_INSTALLED)),
         ("started", "agent_to_client", [_wire.STARTED, 5, 1, [[0, 4243, "/tmp/n/g1w0.sock"]]], b""),
         ("port", "agent_to_client", [_wire.PORT, 7, "127.0.3.1", 41234], b""),
         ("exited_code", "agent_to_client", [_wire.EXITED, 1, 0, 4243, 7, None, False, 300], b""),

@@ -54,6 +54,51 @@ def do_forms():
     fields = np.zeros(50_000, [("x", "f8"), ("y", "i4")])
     return [submit(array) for array in (columns, strided, dates, fields, large()[:1000])]
 
+class Named(np.ndarray):
+    pass
+
+class NamedMap(np.memmap):
+    pass
+
+class Packed(np.ndarray):
+    def __reduce__(self):
+        return Packed.made, (float(self[0]),)
+
+    @staticmethod
+    def made(first):
+        return np.full(3, first)
+
+def class_of(array, *more):
+    return [type(array).__name__, *about(array), float(np.asarray(array).reshape(-1)[-1])]
+
+def do_mapped(folder):
+    path = folder + "/mapped"
+    large().tofile(path)
+    whole = np.memmap(path, np.float64, "r")
+    square = np.memmap(path, np.float64, "r+", shape=(200, 500))
+    columns = np.memmap(path, np.float64, "r", shape=(200, 500), order="F")
+    tail = NamedMap(path, np.float64, "r", 80_000)
+    fixed = whole[:]
+    fixed.flags.writeable = False
+    arrays = [whole, square, columns, tail, whole[1:], whole[::2], whole[::-1], fixed, square.T, whole.view(np.ndarray)]
+    return [sky.submit(class_of, array).result() for array in arrays]
+
+def do_derived():
+    record = np.rec.fromarrays([large(), large()], names="x,y").view(np.recarray)
+    arrays = [large().view(Named), np.asmatrix(large().reshape(100, 1000)), large().view(Packed)]
+    found = [sky.submit(class_of, array).result() for array in arrays]
+    return [*found, sky.submit(last_of, record).result()]
+
+def last_of(record):
+    return [type(record).__name__, float(record.y[-1])]
+
+def do_changed_map(folder):
+    path = folder + "/mapped"
+    large().tofile(path)
+    mapped = np.memmap(path, np.float64, "r+")
+    mapped[0] = 5
+    return [sky.submit(change, mapped).result(), float(mapped[0]), float(np.fromfile(path)[0])]
+
 def do_objects():
     array = np.empty(100_000, object)
     return sky.submit(len, array).result()
@@ -181,6 +226,45 @@ def test_arrays_of_all_forms_arrive_as_they_were(node: Node) -> None:
         [499_500.0, [1000], "float64", True, True],
     ]
     assert len(digests(node)) == 4
+
+
+def test_a_mapped_file_is_sent_by_name_in_all_its_forms(node: Node, tmp_path: Path) -> None:
+    caller = Caller(node, PAYLOAD, what="mapped", folder=str(tmp_path))
+    sizes = [len(helped(caller, number)) for number in range(1, 11)]
+    even = float(sum(range(0, 100_000, 2)))
+    flat = [TOTAL, [100_000], "float64", True, True]
+    assert caller.value() == [
+        ["memmap", *flat, 99_999.0],
+        ["memmap", TOTAL, [200, 500], "float64", True, False, 99_999.0],
+        ["memmap", TOTAL, [200, 500], "float64", True, True, 99_999.0],
+        ["NamedMap", float(sum(range(10_000, 100_000))), [90_000], "float64", True, True, 99_999.0],
+        ["memmap", TOTAL, [99_999], "float64", True, True, 99_999.0],
+        ["memmap", even, [50_000], "float64", True, True, 99_998.0],
+        ["memmap", TOTAL, [100_000], "float64", True, True, 0.0],
+        ["memmap", *flat, 99_999.0],
+        ["memmap", TOTAL, [500, 200], "float64", True, True, 99_999.0],
+        ["ndarray", *flat, 99_999.0],
+    ]
+    assert max(sizes) < 1000
+
+
+def test_an_array_of_a_derived_class_is_sent_by_name_unless_the_class_says_otherwise(node: Node) -> None:
+    caller = Caller(node, PAYLOAD, what="derived")
+    sizes = [len(helped(caller, number)) for number in range(1, 5)]
+    assert caller.value() == [
+        ["Named", TOTAL, [100_000], "float64", True, True, 99_999.0],
+        ["matrix", TOTAL, [100, 1000], "float64", True, False, 99_999.0],
+        ["ndarray", 0.0, [3], "float64", True, True, 0.0],
+        ["recarray", 99_999.0],
+    ]
+    assert max(sizes) < 1000
+    assert len(digests(node)) == 2
+
+
+def test_a_call_changes_neither_a_mapped_file_nor_its_caller_s_mapping(node: Node, tmp_path: Path) -> None:
+    caller = Caller(node, PAYLOAD, what="changed_map", folder=str(tmp_path))
+    helped(caller)
+    assert caller.value() == [6.0, 5.0, 5.0]
 
 
 def test_an_array_of_objects_is_pickled(node: Node) -> None:

@@ -34,7 +34,8 @@ pub enum ErrorKind {
     Stalled,
     /// The task waited in the queue for longer than its limit, and was not started.
     QueueTimeout,
-    /// The environment (interpreter, packages) could not be built.
+    /// The environment (interpreter, packages) could not be built, or differs from that of the
+    /// other nodes of the pool.
     Environment,
     /// A machine could not be made ready.
     Bootstrap,

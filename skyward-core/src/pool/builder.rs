@@ -50,6 +50,7 @@ pub struct PoolBuilder {
     labels: Labels,
     image: Image,
     plugins: PluginSet,
+    is_mixed: bool,
     limits: Limits,
     budget: Budget,
     assumed: Option<f64>,
@@ -82,6 +83,7 @@ impl PoolBuilder {
             labels: Labels::new(),
             image: Image::new(),
             plugins: PluginSet::default(),
+            is_mixed: false,
             limits: Limits::default(),
             budget: Budget::default(),
             assumed: None,
@@ -124,6 +126,16 @@ impl PoolBuilder {
     /// Sets the environment of the workers.
     pub fn image(mut self, image: Image) -> Self {
         self.image = image;
+        self
+    }
+
+    /// Sets whether nodes may have different environments: other minor versions of Python, other
+    /// packages. By default, a node whose environment differs from that of the others is refused
+    /// before its workers start, because a call is pickled on one node and unpickled on another. In
+    /// a pool with mixed environments, payloads cannot make calls, and no plugin or payload may
+    /// join the workers into one world.
+    pub fn mixed_environments(mut self, mixed: bool) -> Self {
+        self.is_mixed = mixed;
         self
     }
 

@@ -7,6 +7,7 @@ pub(crate) mod calls;
 mod command;
 mod custody;
 mod driver;
+mod environment;
 mod fleet;
 mod handle;
 mod metrics;

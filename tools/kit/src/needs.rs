@@ -29,7 +29,7 @@ pub struct Need {
 }
 
 /// The Needs that tests may name.
-static ALL: [&Need; 16] = [
+static ALL: [&Need; 17] = [
     &TIME,
     &SSHD,
     &DOCKER,
@@ -40,6 +40,7 @@ static ALL: [&Need; 16] = [
     &NAMESPACES,
     &CGROUPS,
     &PACKAGE_INDEX,
+    &TWO_PYTHONS,
     &OPENSSL,
     &CURL,
     &WGET,
@@ -125,6 +126,18 @@ static PACKAGE_INDEX: Need = Need::new("package index", &[], |_| {
         "folder=$(mktemp -d)
          trap 'rm -r \"$folder\"' EXIT
          python3 -m pip download -q --no-deps --retries 0 --timeout 10 -d \"$folder\" iniconfig==2.0.0",
+    )
+});
+
+/// Two minor versions of Python that environments can have.
+static TWO_PYTHONS: Need = Need::new("two pythons", &[], |_| {
+    shell(
+        "this host has no two minor versions of Python from 3.10 on, in PATH or in pyenv",
+        "for folder in $(printf %s \"$PATH\" | tr : '\\n' | grep -v '/shims$') \"${PYENV_ROOT:-$HOME/.pyenv}\"/versions/*/bin; do
+             for python in \"$folder\"/python3.1[0-4]; do
+                 [ ! -x \"$python\" ] || basename \"$python\"
+             done
+         done | sort -u | grep -c . | { read -r count; [ \"$count\" -ge 2 ]; }",
     )
 });
 

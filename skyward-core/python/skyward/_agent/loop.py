@@ -33,6 +33,7 @@ from .._messages import (
 )
 from . import tree
 from .client import Connection
+from .installed import installed
 from .log import log
 from .logs import Tails
 from .process import WAKE, Worker
@@ -120,7 +121,7 @@ class Agent:
         due = [self.deadline, *(stop[0] for stop in self._stops)]
         if self._owner is not None:
             due.append(monotonic() + 1.0)
-        due += [at for at in (self._stacks.due(), self._watch.due()) if at is not None]
+        due += [at for at in (self._stacks.due(), self._watch.due(), self.workers.due()) if at is not None]
         if self._client is not None:
             wait = self._tails.wait(self._client)
             now = monotonic()
@@ -134,6 +135,7 @@ class Agent:
     def _tick(self) -> None:
         now = monotonic()
         self.workers.look_at_memory(now)
+        self.workers.end_trackers(now)
         if now >= self.deadline:
             self.why_ended = f"the lease expired: the client sent nothing for {self.lease:g} s"
             return
@@ -363,7 +365,8 @@ class Agent:
         self._client = connection
         connection.greeted = True
         python = ".".join(map(str, sys.version_info[:3]))
-        connection.send([_wire.AGENT_HELLO, _wire.PROTOCOL, os.getpid(), python, _boot_facts()])
+        body = msgspec.msgpack.encode(installed())
+        connection.send([_wire.AGENT_HELLO, _wire.PROTOCOL, os.getpid(), python, _boot_facts()], body)
         for worker in self.workers.ended():
             connection.send(self._exited(worker))
         for worker in self.workers.alive():

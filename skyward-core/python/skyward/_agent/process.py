@@ -23,6 +23,10 @@ WAKE: Final = "wake"
 """A named pipe in the agent's folder. A worker whose task has printed writes its index into it."""
 
 
+_AUTHKEY: Final = os.urandom(32)
+"""The key of `multiprocessing` in all workers of this agent."""
+
+
 class StartError(Exception):
     """A worker could not be started."""
 
@@ -87,6 +91,7 @@ class Worker:
             "wake": self.wake_path,
             "calls": self.calls_path,
             "store": self._store_path,
+            "authkey": _AUTHKEY,
         }
         stdin = _spool(
             _wire.frame([_wire.START, self.generation, [self.index]], _encode({**whole, **files, "cluster": cluster}))

@@ -86,6 +86,19 @@ def marked(marks: set[bytes], pids: Iterable[int]) -> set[int]:
     return found
 
 
+def is_tracker(pid: int) -> bool:
+    """Return whether a process is a resource tracker of `multiprocessing` or of loky.
+
+    A tracker removes the shared memory and files of the processes that have started it when all of
+    them have ended, and then ends.
+    """
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
+            return b"resource_tracker import main" in file.read(1 << 16)
+    except OSError:
+        return False
+
+
 def alive(pid: int) -> bool:
     """Return whether a process with this id exists."""
     try:

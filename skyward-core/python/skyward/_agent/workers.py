@@ -20,6 +20,8 @@ _LAST: Final = 5.0
 """Seconds that the agent spends on ending its processes; a process that lives longer hangs in the
 kernel.
 """
+_TRACKING: Final = 1.0
+"""The most seconds that a resource tracker gets to remove what it holds, once its worker has ended."""
 
 
 class Refusal(Exception):
@@ -48,6 +50,10 @@ class Workers:
         self._environment = dict(os.environ)
         self._all: dict[tuple[int, int], Worker] = {}
         self._others: list[Child] = []
+        self._trackers: dict[int, tuple[tree.Process, float]] = {}
+        """Resource trackers that are removing what they hold, by process id, and until when they
+        may.
+        """
 
     def adopt(self, child: Child) -> None:
         """Reap this process too, although it is no worker and does not end with the workers."""
@@ -128,17 +134,28 @@ class Workers:
             found += [child for child in ended if isinstance(child, Worker)]
         return found
 
+    def due(self) -> float | None:
+        """Return when `end_trackers` has something to do next."""
+        return min((until for _, until in self._trackers.values()), default=None)
+
+    def end_trackers(self, now: float) -> None:
+        """Kill the resource trackers whose time is over."""
+        for pid, (known, until) in list(self._trackers.items()):
+            if now >= until:
+                tree.kill([pid], {pid: known})
+                del self._trackers[pid]
+
     def _end_trees(self, ended: Sequence[Child]) -> None:
-        """Kill the processes that these children have left behind.
+        """Kill the processes that these children have left behind, but resource trackers only later.
 
         The children must not have been reaped yet: reaping frees their process ids and group ids.
         """
         groups = {child.pid for child in ended}
-        for group in groups:
-            tree.kill_group(group)
         marks = {child.mark.encode() for child in ended}
         alive = {worker.pid for worker in self.alive()} - groups
         others = {child.pid for child in self._others} - groups
+        # The groups that were not killed as a whole, because of a tracker that has time.
+        whole = set(groups)
         for _ in range(_ROUNDS):
             table = tree.processes()
             living = alive | others
@@ -150,10 +167,31 @@ class Workers:
             doomed = {p for p, found in table.items() if found.group in groups and p not in below_living}
             doomed |= tree.marked(marks, strays) if alive else strays
             doomed = {p for p in doomed if p in table and table[p].state != "Z"}
+            tracking = self._tracking(doomed, table)
+            for group in whole - {table[p].group for p in tracking}:
+                tree.kill_group(group)
+                whole.discard(group)
+            doomed -= tracking
             if not doomed:
                 return
             tree.kill(doomed, table)
             self._reap_strays()
+        for group in whole:
+            tree.kill_group(group)
+
+    def _tracking(self, doomed: Iterable[int], table: Mapping[int, tree.Process]) -> set[int]:
+        """Return which of these processes are resource trackers that still have time."""
+        now, found = monotonic(), set()
+        for pid in doomed:
+            known, until = self._trackers.get(pid, (None, 0.0))
+            if known is None or known.start != table[pid].start:
+                if not tree.is_tracker(pid):
+                    continue
+                until = now + _TRACKING
+                self._trackers[pid] = (table[pid], until)
+            if now < until:
+                found.add(pid)
+        return found
 
     def end_all(self) -> None:
         """Kill all processes below the agent, and all that carry this machine's mark."""
@@ -167,7 +205,7 @@ class Workers:
             found = {p for p in found if table[p].state != "Z"} - {os.getpid()}
             if not found:
                 return
-            tree.kill(found, table)
+            tree.kill(found - self._tracking(found, table), table)
             self._reap_strays()
             select.select((), (), (), 0.002)
 

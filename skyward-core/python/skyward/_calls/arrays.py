@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import sys
 import zlib
 from io import FileIO
@@ -95,7 +96,7 @@ class Storing:
         self._rank = rank
         self._seen = seen
         self.kind: Any = getattr(sys.modules.get("numpy"), "ndarray", None)
-        """The type of arrays; None if NumPy is not loaded."""
+        """NumPy's class of arrays; None if NumPy is not loaded."""
         self.holds: list[Hold] = []
         """The files that must stay in the store until the outcome of the call."""
         self.looked_at = 0
@@ -104,24 +105,29 @@ class Storing:
         """The reason why an array was not stored; empty if there is none."""
 
     def reduce(self, array: Any) -> Any:
-        """Return how to pickle an array by name; None to pickle it with its bytes."""
-        if array.nbytes < _LEAST or array.dtype.hasobject or len(self.holds) >= _MOST:
+        """Return how to pickle an array by name; None to pickle it with its bytes.
+
+        Args:
+            array: an array, of NumPy's own class or of a class derived from that.
+        """
+        plain = _plain(array)
+        if plain.nbytes < _LEAST or plain.dtype.hasobject or len(self.holds) >= _MOST or not _is_an_array(type(array)):
             return None
-        flags = array.flags
+        flags = plain.flags
         fortran = bool(flags.f_contiguous and not flags.c_contiguous)
         hold = None if self._seen is None else self._seen.get(array)
         if hold is None:
             try:
-                hold = self._store.put(_bytes_of(array, fortran), is_known=_before.has(array))
+                hold = self._store.put(_bytes_of(plain, fortran), is_known=_before.has(array))
                 _before.add(array, None)
             except StoreFullError as error:
                 self.full = str(error)
                 return None
             self.looked_at += hold.size
-            if self._seen is not None and array.nbytes >= _LEAST_KNOWN:
+            if self._seen is not None and plain.nbytes >= _LEAST_KNOWN:
                 self._seen.add(array, hold)
         self.holds.append(hold)
-        return restore, (hold.digest, hold.size, self._rank, array.dtype, array.shape, fortran)
+        return restore, (hold.digest, hold.size, self._rank, type(array), plain.dtype, plain.shape, fortran)
 
     def reduce_bytes(self, data: memoryview) -> Any:
         """Return how to unpickle a pickle from the store; None if it is not stored."""
@@ -156,7 +162,9 @@ def storing(seen: Seen | None = None) -> Storing | None:
     return None if store is None else Storing(store, _state.worker.rank, seen)
 
 
-def restore(digest: str, size: int, rank: int, dtype: Any, shape: tuple[int, ...], fortran: bool) -> Any:
+def restore(
+    digest: str, size: int, rank: int, kind: type[Any], dtype: Any, shape: tuple[int, ...], fortran: bool
+) -> Any:
     """Return an array whose bytes are in the store; changes are made to a private copy.
 
     Raises:
@@ -165,10 +173,10 @@ def restore(digest: str, size: int, rank: int, dtype: Any, shape: tuple[int, ...
     import numpy as np
 
     found, file = _find(digest, size, rank)
-    array = np.ndarray(shape, dtype, found, order="F" if fortran else "C")
+    array: Any = np.ndarray.__new__(kind, shape, dtype, found, order="F" if fortran else "C")
     mappings = _mappings()
     if mappings is not None and type(found) is mmap:
-        mappings.keep(digest, found, array.__array_interface__["data"][0], file)
+        mappings.keep(digest, found, _plain(array).__array_interface__["data"][0], file)
     return array
 
 
@@ -232,6 +240,23 @@ def _store() -> Store | None:
     return store
 
 
+def _plain(array: Any) -> Any:
+    """Return a view of an array that has nothing of a class derived from NumPy's."""
+    import numpy as np
+
+    return np.ndarray.view(array, np.ndarray)
+
+
+def _is_an_array(kind: type[Any]) -> bool:
+    """Return whether the pickle of an object of this class is that of an array: `np.memmap` has one."""
+    import numpy as np
+
+    names = ("__reduce_ex__", "__reduce__", "__setstate__")
+    return all(getattr(kind, name) is getattr(np.ndarray, name) for name in names) and (
+        kind not in copyreg.dispatch_table
+    )
+
+
 def _bytes_of(array: Any, fortran: bool) -> memoryview:
     """Return an array's bytes in the order of storage; copied only if they are not contiguous."""
     import numpy as np
@@ -242,5 +267,6 @@ def _bytes_of(array: Any, fortran: bool) -> memoryview:
 
 def _form(array: Any) -> Any:
     """Describe an array, with a checksum of some thousand elements spread over it."""
+    array = _plain(array)
     sample = zlib.crc32(array.flat[:: max(1, array.size // _SAMPLE)].tobytes())
     return array.shape, array.strides, array.dtype, array.__array_interface__["data"], sample

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from .. import _tensors
 from .._values import Buffer
+from . import proxies
 from .arrays import Reference, Storing, Unstored
 from .errors import CallError
 from .handlers import raised_by_handler
@@ -117,13 +118,16 @@ def _find() -> Any:
                 _check_tensor(thing)
             storing = self.storing
             if storing is not None:
-                if type(thing) is storing.kind:
+                if storing.kind is not None and issubclass(type(thing), storing.kind):
                     found = storing.reduce(thing)
                     if found is not None:
                         return found
                 elif isinstance(thing, Reference):
                     storing.holds.extend(thing.holds)
                     return thing.reduced
+            managers = sys.modules.get("multiprocessing.managers")
+            if managers is not None and issubclass(type(thing), managers.BaseProxy):
+                return proxies.reduce(thing)
             return NotImplemented if base is None else super().reducer_override(thing)
 
     _pickler = Pickler

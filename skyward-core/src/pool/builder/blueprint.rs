@@ -47,6 +47,12 @@ impl PoolBuilder {
         }
         let decorated = Decorated::find(&self.sources)?;
         let joined = Decorated::joined(decorated.as_ref(), &self.plugins, &cluster)?;
+        if joined && self.is_mixed {
+            let what = "the pool may have nodes with different environments, and a plugin or the decorator of a payload joins its workers into one world";
+            return Err(Error::new(ErrorKind::InvalidSpec, what).with_hint(
+                "the ranks of a world exchange pickled objects and the data of one build of a framework: remove `.mixed_environments(true)`",
+            ));
+        }
         // Plugins read the devices that the workers will have, so they are set before; plugins may
         // also set the same variables, so the devices are set again after.
         let with_devices = |image| match self.cpu_devices {

@@ -139,6 +139,7 @@ impl PoolBuilder {
         let account = Arc::new(Mutex::new(self.account()));
         let settings = Settings {
             limits: self.limits,
+            is_mixed: self.is_mixed,
             defaults: self.tasks,
             secrets: Secrets::new(blueprint.image.secrets.clone()),
             trace: self.trace.clone(),

@@ -143,6 +143,12 @@ impl Shared {
         let above = state.tasks.get(&parent).ok_or_else(ended)?;
         let root = above.root().unwrap_or((parent, above.attempt));
         state.may_submit()?;
+        if self.is_mixed {
+            let what = "payloads make no calls in a pool whose nodes may have different environments";
+            return Err(Error::new(ErrorKind::InvalidSpec, what).with_hint(
+                "remove `.mixed_environments(true)` from the pool, and give its nodes the same Python and packages",
+            ));
+        }
         let options = TaskOptions { timeout: options.timeout, retry: Some(options.retry), ..TaskOptions::default() };
         let task = Task {
             source: Arc::clone(&above.task.source),

@@ -35,6 +35,8 @@ use crate::worker::message::Signal;
 pub(crate) struct Shared {
     pub(crate) pool: PoolId,
     pub(crate) limits: Limits,
+    /// Whether nodes may have different environments. Then workers make no calls.
+    pub(crate) is_mixed: bool,
     /// Options for tasks that do not set their own.
     pub(crate) defaults: TaskOptions,
     /// Secrets, which reach only the environment of the workers.
@@ -65,6 +67,7 @@ pub(crate) struct Shared {
 /// The settings with which a pool starts.
 pub(crate) struct Settings {
     pub(crate) limits: Limits,
+    pub(crate) is_mixed: bool,
     pub(crate) defaults: TaskOptions,
     pub(crate) secrets: Secrets,
     pub(crate) trace: Option<TraceSource>,
@@ -74,11 +77,12 @@ pub(crate) struct Settings {
 
 impl Shared {
     pub(crate) fn new(pool: PoolId, settings: Settings, commands: mpsc::UnboundedSender<Command>) -> Arc<Self> {
-        let Settings { limits, defaults, secrets, trace, metrics, account } = settings;
+        let Settings { limits, is_mixed, defaults, secrets, trace, metrics, account } = settings;
         Arc::new(Self {
             pool,
             state: Mutex::new(State::new(limits)),
             refused: Mutex::default(),
+            is_mixed,
             defaults,
             secrets,
             trace,
@@ -279,6 +283,7 @@ impl Shared {
             }
             if let Some(row) = state.nodes.get_mut(node.0 as usize) {
                 row.agent = None;
+                row.environment = None;
             }
             state.scheduler.on_node_lost(now, node, cause);
             lost.into_iter().map(move |rank| (rank, exit.clone()))

@@ -17,6 +17,7 @@ use super::worker::{WorkerSlot, slots_of};
 use crate::compute::{NodeStatus, PoolPhase};
 use crate::error::{Error, Result, WorkerExit};
 use crate::ids::{Generation, NodeIndex, Rank, TaskId};
+use crate::pool::environment::Environment;
 use crate::pool::fleet::Fleet;
 use crate::pool::metrics::Metrics;
 use crate::provider::{Machine, Place};
@@ -32,6 +33,9 @@ pub(crate) struct NodeRow {
     pub(crate) place: Arc<Place>,
     /// The link to the node's agent; `None` if the node is lost or has left.
     pub(crate) agent: Option<Sender>,
+    /// What is installed there; `None` if the node is lost or has left, and no other machine was
+    /// admitted to its place yet.
+    pub(crate) environment: Option<Environment>,
 }
 
 pub(crate) struct State {
@@ -113,6 +117,7 @@ impl State {
         }
         if let Some(row) = self.nodes.get_mut(node.0 as usize) {
             row.agent = None;
+            row.environment = None;
         }
     }
 

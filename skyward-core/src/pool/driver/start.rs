@@ -18,6 +18,7 @@ use crate::pool::blueprint::Blueprint;
 use crate::pool::calls::shared::Shared;
 use crate::pool::calls::worker::WorkerSlot;
 use crate::pool::custody::cleanup::Cleanup;
+use crate::pool::environment::check_all;
 use crate::pool::fleet::Fleet;
 use crate::pool::fleet::launch::Launch;
 use crate::pool::node::generation::Guards;
@@ -102,6 +103,9 @@ impl Blueprint {
         let connects = prepared.into_iter().zip(0..);
         let connects = connects.map(|(prepared, index)| prepared.join(shared, NodeIndex(index), layout));
         let nodes: Vec<Arc<Node>> = try_join_all(connects).await?.into_iter().map(Arc::new).collect();
+        if !shared.is_mixed {
+            check_all(nodes.iter().map(|node| (node.index, &node.environment)))?;
+        }
         {
             let machines = nodes.iter().map(|node| node.machine.number).collect();
             let late = late.iter().map(|late| late.launch.machine);

@@ -18,6 +18,7 @@ use crate::ids::{Generation, NodeIndex, Rank};
 use crate::layout::Layout;
 use crate::pool::calls::shared::Shared;
 use crate::pool::command::Command;
+use crate::pool::environment::Environment;
 use crate::remote::ByteStream;
 use crate::worker::codec::Frame;
 use crate::worker::link::{Reader, Sender, Writer, link};
@@ -29,6 +30,8 @@ pub(crate) struct Agent {
     sender: Sender,
     /// Distinguishes this connection from earlier ones.
     pub(crate) connection: u64,
+    /// What is installed on the node.
+    pub(crate) environment: Environment,
     gone: Arc<OnceLock<Error>>,
     lease: Duration,
     requests: Arc<Requests>,
@@ -71,7 +74,7 @@ impl Agent {
         sender.flush();
         let mut waiting = VecDeque::new();
         let first = FromAgent::decode(reader.next(&mut waiting).await?)?;
-        let FromAgent::Hello { version: PROTOCOL_VERSION, pid, python } = first else {
+        let FromAgent::Hello { version: PROTOCOL_VERSION, pid, python, installed } = first else {
             return Err(unexpected("Hello", &first));
         };
         tracing::debug!(pool = %shared.pool, node = node.0, pid, python, "agent connected");
@@ -98,7 +101,8 @@ impl Agent {
             write,
             crate::pool::spawn::spawn(listener.run(reader, waiting)).abort_handle(),
         ];
-        Ok(Self { sender, connection, gone, lease, requests, round_trip, node, has_left, tasks })
+        let environment = Environment::of(&installed);
+        Ok(Self { sender, connection, environment, gone, lease, requests, round_trip, node, has_left, tasks })
     }
 
     /// Gives the agent's node its place in the pool. Until then no worker runs there, and nothing

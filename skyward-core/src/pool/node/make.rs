@@ -21,6 +21,7 @@ use crate::pool::calls::shared::Shared;
 use crate::pool::calls::state::NodeRow;
 use crate::pool::calls::waiting_for::MakingMachine;
 use crate::pool::custody::cleanup::Cleanup;
+use crate::pool::environment::Environment;
 use crate::pool::fleet::launch::Launch;
 use crate::pool::fleet::notices::Notice;
 use crate::provider::{Arriving, Checked, Machine, Place, Provider};
@@ -60,6 +61,8 @@ pub(crate) struct Node {
     pub(crate) remote: Arc<dyn Remote>,
     pub(crate) ready: Ready,
     pub(crate) agent: Agent,
+    /// What is installed; nodes with the same environment share it.
+    pub(crate) environment: Environment,
     /// When the machine ends by itself, as far as was known when the node was made.
     pub(crate) ends: Option<Notice>,
     /// On the head: the port at which the workers of the generation meet.
@@ -158,16 +161,17 @@ impl Recipe {
 }
 
 impl Prepared {
-    /// Makes the machine a node of the pool.
+    /// Makes the machine a node of the pool, if it has the environment of the other nodes.
     pub(crate) async fn join(self, shared: &Arc<Shared>, index: NodeIndex, layout: Layout) -> Result<Node> {
         let Self { machine, place, remote, ready, agent, ends } = self;
         let agent = match agent.gone() {
             None => agent,
             Some(_) => watching(connect_first(shared, remote.as_ref(), &ready, index, layout).await?, &place)?,
         };
+        let environment = shared.admit_machine(index, agent.environment.clone())?;
         agent.take_place(index);
         let (machine, place) = (Arc::new(machine), Arc::new(place));
-        Ok(Node { index, machine, place, remote, ready, agent, ends, port: None })
+        Ok(Node { index, machine, place, remote, ready, agent, environment, ends, port: None })
     }
 }
 
@@ -178,7 +182,8 @@ impl Node {
         let agent = watching(agent, &self.place)?;
         let (machine, place) = (Arc::clone(&self.machine), Arc::clone(&self.place));
         let (remote, ready, ends) = (Arc::clone(&self.remote), self.ready.clone(), self.ends.clone());
-        Ok(Self { index: self.index, machine, place, remote, ready, agent, ends, port: self.port })
+        let environment = self.environment.clone();
+        Ok(Self { index: self.index, machine, place, remote, ready, agent, environment, ends, port: self.port })
     }
 
     /// Gives a machine that joins a running pool its place.
@@ -190,7 +195,7 @@ impl Node {
     /// The row of a node whose agent is connected.
     pub(crate) fn row(&self) -> NodeRow {
         let (machine, place) = (Arc::clone(&self.machine), Arc::clone(&self.place));
-        NodeRow { machine, place, agent: Some(self.agent.sender()) }
+        NodeRow { machine, place, agent: Some(self.agent.sender()), environment: Some(self.environment.clone()) }
     }
 }
 

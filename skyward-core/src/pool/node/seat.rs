@@ -2,15 +2,40 @@
 //! leaves.
 
 use super::make::Node;
-use crate::error::WorkerExit;
+use crate::error::{Result, WorkerExit};
 use crate::ids::{Generation, NodeIndex};
 use crate::pool::calls::after::After;
 use crate::pool::calls::shared::Shared;
 use crate::pool::calls::state::State;
 use crate::pool::calls::worker::{WorkerSlot, slots_of};
+use crate::pool::environment::Environment;
 use crate::worker::link::Sender;
 
 impl Shared {
+    /// Admits a machine to the place of a node, if it has the environment of the other nodes that
+    /// are there. Nodes that are lost do not count: the machines that take their places may all
+    /// have another environment.
+    ///
+    /// # Errors
+    ///
+    /// As [`Environment::check`].
+    pub(super) fn admit_machine(&self, node: NodeIndex, environment: Environment) -> Result<Environment> {
+        let mut state = self.lock();
+        let other = state
+            .rows()
+            .filter(|(other, _)| *other != node)
+            .find_map(|(other, row)| Some((other, row.environment.clone()?)));
+        let environment = match other {
+            Some((other, theirs)) if !self.is_mixed => environment.check(node, &theirs, other).map(|()| theirs)?,
+            _ => environment,
+        };
+        // At once, so that of several machines that join at the same time each knows the others.
+        if let Some(row) = state.nodes.get_mut(node.0 as usize) {
+            row.environment = Some(environment.clone());
+        }
+        Ok(environment)
+    }
+
     /// An agent has another connection: subscribes to the output of its workers over it, and
     /// repeats the requests that were made while there was no connection.
     pub(crate) fn on_agent_back(&self, node: &Node) {

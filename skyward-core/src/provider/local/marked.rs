@@ -29,14 +29,18 @@ pub(super) enum Looks {
 }
 
 /// Ends all processes of a machine, and returns when none is left. When the time is up, fails with
-/// the ids of those that are left.
+/// the ids of those that are left. Resource trackers of Python get a moment to remove the shared
+/// memory that the others have left; then they end by themselves.
 pub(super) fn end(machine: &MachineId, looks: Looks, patience: Duration) -> Result<(), Vec<u32>> {
-    let deadline = Instant::now() + patience;
+    let began = Instant::now();
+    let deadline = began + patience;
     let mut clean = 0;
     loop {
         let members = members(machine.as_str());
         for (id, started) in &members {
-            kill(*id, *started);
+            if began.elapsed() >= TRACKING || !is_tracker(*id) {
+                kill(*id, *started);
+            }
         }
         clean = if members.is_empty() { clean + 1 } else { 0 };
         if clean == looks as u32 {
@@ -107,6 +111,12 @@ fn mark_of(id: u32) -> Option<String> {
         .find_map(|value| String::from_utf8(value.to_vec()).ok())
 }
 
+/// Whether a process is a resource tracker of Python's `multiprocessing` or of loky.
+fn is_tracker(id: u32) -> bool {
+    let mark = b"resource_tracker import main";
+    std::fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|line| line.windows(mark.len()).any(|part| part == mark))
+}
+
 /// Ends a process, unless its id belongs to another one meanwhile.
 fn kill(id: u32, started: u64) {
     let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) else { return };
@@ -125,4 +135,6 @@ pub(super) fn user() -> u32 {
     getuid().as_raw()
 }
 
+/// How long resource trackers may work after the other processes have ended.
+const TRACKING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(2);

@@ -393,3 +393,22 @@ async fn a_node_sees_only_its_own_accelerators() {
     given.facts.insert(DEVICES.into(), "2,3".into());
     assert_eq!(host.run(&given, "echo ${CUDA_VISIBLE_DEVICES-all}").await, "2,3\n");
 }
+
+#[tokio::test]
+async fn a_resource_tracker_may_remove_what_the_other_processes_have_left() {
+    let host = Host::new();
+    let machine = host.launch(&PoolId::random(), 0).await;
+    let removed = host.root.join("removed");
+    // As Python's tracker does, it waits until no other process has its pipe.
+    let script = format!("read line; touch {} # resource_tracker import main", removed.display());
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mark = machine.id.as_str();
+    let mut tracker = std::process::Command::new("sh");
+    let mut tracker = tracker.args(["-c", &script]).env(marked::MARK, mark).stdin(reader).spawn().unwrap();
+    let mut other = std::process::Command::new("sleep");
+    let mut other = other.arg("600").env(marked::MARK, mark).stdout(writer).spawn().unwrap();
+    marked::end(&machine.id, Looks::Twice, PATIENCE).unwrap();
+    assert!(removed.exists());
+    assert!(tracker.wait().unwrap().success());
+    assert!(!other.wait().unwrap().success());
+}

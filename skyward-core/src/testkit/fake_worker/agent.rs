@@ -21,7 +21,10 @@ impl FakeNode {
         match number(head)? {
             1 => {
                 state.client = Some(sender.clone());
-                send(sender, &(33, PROTOCOL_VERSION, 1, "3.12.1", BTreeMap::<String, u32>::new()), Bytes::new());
+                let installed = BTreeMap::from([("python", self.fate().python(self.node()))]);
+                let installed = rmp_serde::to_vec(&installed).ok()?;
+                let hello = (33, PROTOCOL_VERSION, 1, "3.12.1", BTreeMap::<String, u32>::new());
+                send(sender, &hello, installed.into());
                 let ended = state.workers.iter().filter(|(_, worker)| !worker.alive);
                 for (number, worker) in ended {
                     send(sender, &exited(*number, worker, None, Some(9)), Bytes::new());

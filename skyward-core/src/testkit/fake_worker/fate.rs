@@ -39,6 +39,12 @@ pub trait Fate: std::fmt::Debug + Send + Sync + 'static {
         Work::Return(Duration::ZERO)
     }
 
+    /// The version of Python on the node, for which nothing else is installed.
+    fn python(&self, node: u32) -> &str {
+        let _ = node;
+        "3.12"
+    }
+
     /// The timeout of a call with these arguments; `None` for no timeout.
     fn call_timeout(&self, args: &[u8]) -> Option<Duration> {
         let _ = args;

@@ -48,6 +48,8 @@ pub enum FromAgent {
         version: u32,
         pid: u32,
         python: String,
+        /// What is installed on the node: a MessagePack map of versions by names.
+        installed: Bytes,
     },
     Started {
         request: u64,
@@ -217,7 +219,7 @@ impl FromAgent {
     pub fn decode(frame: Frame) -> Result<Self> {
         let mut head = Elements::of(&frame.head)?;
         Ok(match head.next::<u32>()? {
-            33 => Self::Hello { version: head.next()?, pid: head.next()?, python: head.next()? },
+            33 => Self::Hello { version: head.next()?, pid: head.next()?, python: head.next()?, installed: frame.body },
             34 => Self::Started { request: head.next()?, generation: head.next()?, workers: head.next()? },
             35 => {
                 let request = head.next()?;

@@ -27,14 +27,16 @@ pub(crate) fn pool() -> Arc<Shared> {
     let (commands, _) = tokio::sync::mpsc::unbounded_channel();
     let limits = Limits::default();
     let (defaults, secrets, metrics) = (TaskOptions::default(), Secrets::default(), Metrics::new("test"));
-    let settings = Settings { limits, defaults, secrets, trace: None, metrics, account: Arc::default() };
+    let settings =
+        Settings { limits, is_mixed: false, defaults, secrets, trace: None, metrics, account: Arc::default() };
     let shared = Shared::new(PoolId::random(), settings, commands);
     shared.act(|state, now| {
         state.scheduler = Scheduler::new(1, 1, false, limits);
         state.workers = vec![WorkerSlot::new(LIFE, limits.max_frame_bytes)];
         state.fleet = Fleet::new(false, Layout::new(1), 1, vec![MachineNumber(0)], std::iter::empty());
         let place = Arc::new(Place::new("", ""));
-        state.nodes = vec![NodeRow { machine: Arc::new(machine(shared.pool.clone())), place, agent: None }];
+        state.nodes =
+            vec![NodeRow { machine: Arc::new(machine(shared.pool.clone())), place, agent: None, environment: None }];
         state.scheduler.on_ready(now, RANK, Duration::ZERO);
     });
     shared.enter(PoolPhase::Ready);

@@ -1,0 +1,184 @@
+"""What a worker has buffered is written before its process ends."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from skyward import _wire
+
+from .client import gone
+from .conftest import Node
+
+FILES = """
+    import bz2, csv, gzip, io, json, logging, lzma, os, threading, time, zipfile
+
+    file = rows = packed = other = None
+    kept = []
+
+    def main(folder, what):
+        global file, rows, packed, other
+        os.chdir(folder)
+        globals()["do_" + what]()
+
+    def do_text():
+        global file
+        file = open("text", "w")
+        file.write("text")
+
+    def do_bytes():
+        global file
+        file = open("bytes", "wb")
+        file.write(b"bytes")
+        kept.append(open("both", "w+b"))
+        kept[0].write(b"both")
+
+    def do_kept():
+        # By the module of a library, and by a cycle.
+        logging.kept = open("kept", "w")
+        logging.kept.write("kept")
+        cycle = [open("cycle", "w")]
+        cycle.append(cycle)
+        cycle[0].write("cycle")
+        logging.cycle = cycle
+
+    def do_rows():
+        global file, rows
+        file = open("rows", "w", newline="")
+        rows = csv.writer(file)
+        rows.writerow([1, 2])
+
+    def do_packed():
+        global file, packed, other
+        file = gzip.open("gzip", "wt")
+        file.write("gzip")
+        packed = bz2.open("bz2", "wb")
+        packed.write(b"bz2")
+        other = lzma.open("lzma", "wb")
+        other.write(b"lzma")
+
+    def do_archive():
+        global file
+        file = zipfile.ZipFile("archive", "w")
+        file.writestr("a", "in the archive")
+
+    class Last:
+        def __init__(self, out):
+            self.out = out
+
+        def __del__(self):
+            self.out.write(json.dumps("last"))
+
+    def do_finalizer():
+        # It writes to a file that was opened before it, and uses names of its module.
+        global file, other
+        file = open("finalizer", "w")
+        other = Last(file)
+
+    def do_native():
+        import ctypes
+        libc = ctypes.CDLL(None)
+        libc.printf(b"printed\\n")
+        libc.fopen.restype = ctypes.c_void_p
+        stream = libc.fopen(b"native", b"w")
+        libc.fputs(b"native", ctypes.c_void_p(stream))
+
+    def do_blocked():
+        global file, other
+        read, write = os.pipe()
+        pipe = open(write, "wb", buffering=1 << 20)
+        pipe.write(bytes(1 << 19))
+        kept.append((read, pipe))
+        do_text()
+
+    class Slow:
+        def __del__(self):
+            time.sleep(1)
+
+    def do_thread():
+        global file, packed, other
+        do_text()
+        packed = gzip.open("gzip", "wb")
+        packed.write(b"gzip")
+        other = Slow()
+        def wait():
+            while True:
+                kept.copy()
+                threading.Event().wait(0.01)
+        threading.Thread(target=wait, daemon=True).start()
+"""
+
+
+def ended(node: Node, folder: Path, what: str, end: str = "stop") -> None:
+    """Run a task, and end its worker."""
+    # With PYTHONUNBUFFERED, Python has the C library buffer nothing either.
+    worker = node.ready(FILES, env={"PYTHONUNBUFFERED": ""})
+    worker.call(1, folder=str(folder), what=what)
+    if end == "stop":
+        node.agent.send([_wire.STOP, 1, 1, [0], 20.0])
+    elif end == "bye":
+        worker.send([_wire.BYE])
+    elif end == "shutdown":
+        node.agent.send([_wire.SHUTDOWN, 1, 20.0])
+    else:
+        os.kill(node.pid, signal.SIGTERM)
+    assert node.agent.expect(_wire.EXITED)[0][4] == 0
+    assert gone(node.pid)
+
+
+@pytest.mark.parametrize("end", ["stop", "bye", "shutdown", "signal"])
+def test_a_text_file_is_whole_however_the_worker_is_ended(node: Node, tmp_path: Path, end: str) -> None:
+    ended(node, tmp_path, "text", end)
+    assert (tmp_path / "text").read_text() == "text"
+
+
+def test_files_of_all_kinds_are_whole(make_node: Callable[..., Node], tmp_path: Path) -> None:
+    for what, contents in {
+        "bytes": {"bytes": "bytes", "both": "both"},
+        "kept": {"kept": "kept", "cycle": "cycle"},
+        "rows": {"rows": "1,2\n"},
+        "native": {"native": "native"},
+        "finalizer": {"finalizer": '"last"'},
+    }.items():
+        ended(make_node(), tmp_path, what)
+        assert {name: (tmp_path / name).read_text() for name in contents} == contents
+
+
+def test_compressed_files_and_archives_are_complete(make_node: Callable[..., Node], tmp_path: Path) -> None:
+    import bz2
+    import lzma
+
+    ended(make_node(), tmp_path, "packed")
+    assert gzip.decompress((tmp_path / "gzip").read_bytes()) == b"gzip"
+    assert bz2.decompress((tmp_path / "bz2").read_bytes()) == b"bz2"
+    assert lzma.decompress((tmp_path / "lzma").read_bytes()) == b"lzma"
+    ended(make_node(), tmp_path, "archive")
+    assert zipfile.ZipFile(tmp_path / "archive").read("a") == b"in the archive"
+
+
+def test_native_output_is_output_of_the_worker(node: Node, tmp_path: Path) -> None:
+    ended(node, tmp_path, "native")
+    assert (node.folder / "g1" / "w0.out").read_text() == "printed\n"
+
+
+def test_a_full_pipe_keeps_neither_the_worker_nor_other_files(node: Node, tmp_path: Path) -> None:
+    began = monotonic()
+    ended(node, tmp_path, "blocked")
+    assert (tmp_path / "text").read_text() == "text"
+    # It is not the agent that has ended the worker, after the grace.
+    assert monotonic() - began < 20
+
+
+def test_a_thread_of_the_payload_is_not_disturbed(node: Node, tmp_path: Path) -> None:
+    ended(node, tmp_path, "thread")
+    assert (tmp_path / "text").read_text() == "text"
+    with gzip.open(tmp_path / "gzip") as packed:
+        assert packed.read(4) == b"gzip"
+    assert (node.folder / "g1" / "w0.err").read_text() == ""
