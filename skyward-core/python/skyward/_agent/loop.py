@@ -31,7 +31,7 @@ from .._messages import (
     ToAgent,
     Watch,
 )
-from . import tree
+from . import tree, uptime
 from .client import Connection
 from .log import log
 from .logs import Tails
@@ -344,7 +344,7 @@ class Agent:
         """Renew the lease file of the machine's keeper, if there is one."""
         if self._kept:
             try:
-                os.utime("lease")
+                uptime.touch("lease")
             except OSError as error:
                 # If the file is gone, the keeper has ended the machine; otherwise the next renewal
                 # may succeed.
