@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use skyward::ids::{MachineId, PoolId};
 use skyward::prelude::*;
-use skyward::provider::{Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place};
-use skyward::provider::{PoolRecord, PoolRequest, Requirements, launch_each, terminate_each};
+use skyward::provider::{Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Part};
+use skyward::provider::{Place, PoolRecord, PoolRequest, Requirements, launch_each, terminate_each};
 use skyward::remote::{Command, Process, Remote};
 
 /// A provider whose machines are folders below this one. Each folder contains its machine's record,
@@ -79,6 +79,9 @@ impl Provider for Folders {
     }
     async fn identity(&self) -> skyward::Result<String> {
         Ok(self.0.to_string_lossy().into_owned())
+    }
+    fn parts(&self) -> Vec<Part> {
+        Vec::new()
     }
     async fn offers(&self, requirements: &Requirements) -> skyward::Result<Vec<Offer>> {
         let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);

@@ -12,8 +12,8 @@ use ipnet::IpNet;
 use skyward_core::error::{Error, ErrorKind, Refusal, Result};
 use skyward_core::ids::{LaunchId, MachineId, OfferId, PoolId};
 use skyward_core::provider::{
-    Capabilities, Labels, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRecord,
-    PoolRequest, Provider, Requirements,
+    Capabilities, Labels, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Part, Place,
+    PoolRecord, PoolRequest, Provider, Requirements,
 };
 use skyward_core::remote::Remote;
 use tokio::time::{Instant, sleep};
@@ -298,6 +298,10 @@ impl Provider for Aws {
     async fn identity(&self) -> Result<String> {
         let clients = self.clients().await?;
         Ok(format!("account {} in {}", clients.account, clients.region))
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        Vec::new()
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {

@@ -13,8 +13,8 @@ use skyward_core::event::{EventItem, Events, PoolEvent};
 use skyward_core::ids::{MachineId, PoolId};
 use skyward_core::pool::{Pool, PoolBuilder};
 use skyward_core::provider::{
-    Capabilities, LaunchBatch, Machine, MachineReport, MachineState, Offer, Place, PoolRecord, PoolRequest, Provider,
-    Requirements,
+    Capabilities, LaunchBatch, Machine, MachineReport, MachineState, Offer, Part, Place, PoolRecord, PoolRequest,
+    Provider, Requirements,
 };
 use skyward_core::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
 use skyward_core::spec::{Limits, Nodes};
@@ -200,6 +200,9 @@ impl Provider for Blind {
     }
     async fn identity(&self) -> Result<String> {
         self.inner.identity().await
+    }
+    fn parts(&self) -> Vec<Part> {
+        self.inner.parts()
     }
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
         self.inner.offers(requirements).await

@@ -17,7 +17,7 @@ use skyward::payload::Target;
 use skyward::plugin::plugin;
 use skyward::pool::{Pool, PoolBuilder};
 use skyward::provider::{
-    Capabilities, LaunchBatch, Local, Machine, MachineReport, Offer, Place, PoolRecord, PoolRequest, Provider,
+    Capabilities, LaunchBatch, Local, Machine, MachineReport, Offer, Part, Place, PoolRecord, PoolRequest, Provider,
     Requirements,
 };
 use skyward::remote::Remote;
@@ -71,6 +71,10 @@ impl Provider for Spot {
 
     async fn identity(&self) -> skyward::Result<String> {
         self.inner.identity().await
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        self.inner.parts()
     }
 
     async fn offers(&self, requirements: &Requirements) -> skyward::Result<Vec<Offer>> {

@@ -20,7 +20,7 @@ import msgspec
 import pytest
 
 from skyward import _wire
-from skyward._agent import memory, process
+from skyward._agent import memory, process, uptime
 
 from .client import ROOT, AgentClient, Frames, WorkerClient, gone, start_agent, start_spec
 from .conftest import Node
@@ -237,9 +237,15 @@ def test_each_renewal_of_the_lease_touches_the_lease_file(make_node: Callable[..
     lease.write_bytes(b"")
     for sequence in (1, 2):
         os.utime(lease, (0, 0))
+        before = uptime.nanoseconds()
         node.agent.send([_wire.PING, sequence, 60.0])
         node.agent.expect(_wire.PONG)
-        assert lease.stat().st_mtime > 0
+        after = uptime.nanoseconds()
+        # The clock that nobody can set: the lease does not look older or younger when the wall clock jumps.
+        assert before is not None
+        assert after is not None
+        assert before <= lease.stat().st_mtime_ns <= after
+        assert lease.stat().st_atime > 1e9  # a program that removes what nobody has used for long leaves it
 
 
 def test_an_expired_lease_ends_everything(make_node: Callable[..., Node]) -> None:

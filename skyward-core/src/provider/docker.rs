@@ -23,8 +23,8 @@ use self::builder::OnNode;
 use self::container::{Node, Options, POOL};
 use super::ends::Ends;
 use super::{
-    Architecture, Capabilities, LaunchBatch, Machine, MachineReport, MachineState, Offer, Place, PoolRecord,
-    PoolRequest, Provider, Requirements, client, launch_each, terminate_each,
+    Architecture, Capabilities, LaunchBatch, Machine, MachineReport, MachineState, Offer, Part, Place, PoolRecord,
+    PoolRequest, Provider, Requirements, launch_each, terminate_each,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{MachineId, PoolId};
@@ -201,8 +201,7 @@ impl Provider for Docker {
         "docker"
     }
 
-    /// The engine, by its own id, and this machine, because only here can it be checked whether a
-    /// client lives.
+    /// The engine, by its own id, wherever its socket is and whoever asks.
     async fn identity(&self) -> Result<String> {
         let url = self.engine.url();
         let asked = self
@@ -213,7 +212,11 @@ impl Provider for Docker {
             let message = format!("the Docker engine at {url} reports no id, so a later client could not recognise it");
             Error::new(ErrorKind::Provider, message)
         })?;
-        Ok(format!("engine {engine} at {url}, for {}", client::machine()))
+        Ok(format!("engine {engine}"))
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        Vec::new()
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -335,8 +338,8 @@ impl Provider for Docker {
     }
 }
 
-/// What identifies an engine: its own id. Podman's engine makes up a new id for each answer, so it
-/// is identified by its host and its folder.
+/// What identifies an engine: its own id. Podman's engine makes up a new id for each answer and has
+/// nothing else that never changes, so it is identified by the name of its host and its folder there.
 fn engine_identity(version: &SystemVersion, info: &SystemInfo) -> Option<String> {
     let is_podman = version.components.iter().flatten().any(|component| component.name.contains("Podman"));
     match is_podman {

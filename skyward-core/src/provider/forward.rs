@@ -5,7 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{
-    Capabilities, LaunchBatch, Machine, MachineReport, Offer, Place, PoolRecord, PoolRequest, Provider, Requirements,
+    Capabilities, LaunchBatch, Machine, MachineReport, Offer, Part, Place, PoolRecord, PoolRequest, Provider,
+    Requirements,
 };
 use crate::error::Result;
 use crate::ids::{MachineId, PoolId};
@@ -27,6 +28,10 @@ macro_rules! forward {
 
             async fn identity(&self) -> Result<String> {
                 (**self).identity().await
+            }
+
+            fn parts(&self) -> Vec<Part> {
+                (**self).parts()
             }
 
             async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
@@ -104,6 +109,10 @@ mod tests {
             self.note("identity");
             Ok("an account".into())
         }
+        fn parts(&self) -> Vec<Part> {
+            self.note("parts");
+            Vec::new()
+        }
         async fn offers(&self, _: &Requirements) -> Result<Vec<Offer>> {
             self.note("offers");
             Ok(Vec::new())
@@ -150,6 +159,7 @@ mod tests {
         let batch = LaunchBatch::one(Offer::new("t", "p", 1, 1), request);
         assert_eq!((provider.name(), provider.capabilities().keeper), ("recorder", true));
         assert_eq!(provider.identity().await.unwrap(), "an account");
+        assert!(provider.parts().is_empty());
         provider.offers(&Requirements::default()).await.unwrap();
         provider.prepare(&PoolRequest::new(pool.clone(), lease)).await.unwrap();
         let machine = provider.launch(&batch).await.remove(0).unwrap();
@@ -167,7 +177,7 @@ mod tests {
         let dynamic: Arc<dyn Provider> = direct.clone();
         call_all(direct.clone()).await;
         let called = std::mem::take(&mut *direct.0.lock().unwrap());
-        assert_eq!(called.len(), 12, "{called:?}");
+        assert_eq!(called.len(), 13, "{called:?}");
         call_all(dynamic.clone()).await;
         assert_eq!(std::mem::take(&mut *direct.0.lock().unwrap()), called);
         call_all(Box::new(dynamic) as Box<dyn Provider>).await;

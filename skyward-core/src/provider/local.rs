@@ -20,7 +20,7 @@ use self::host::Look;
 use self::marked::Looks;
 use super::models::{UnsaidMemory, serves};
 use super::{
-    Architecture, Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place,
+    Architecture, Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Part, Place,
     PoolRecord, PoolRequest, Provider, Requirements, launch_each, terminate_each,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -137,6 +137,10 @@ impl Provider for Local {
     /// The folder of its machines, and this machine.
     async fn identity(&self) -> Result<String> {
         self.folders().identity()
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        Vec::new()
     }
 
     fn capabilities(&self) -> Capabilities {

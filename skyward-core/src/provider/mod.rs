@@ -17,9 +17,11 @@ mod local;
 mod machine;
 mod models;
 mod offer;
+mod part;
 mod pool_record;
 mod report;
 mod requirements;
+mod uptime;
 
 use std::fmt;
 
@@ -39,6 +41,7 @@ pub use launch::{LaunchBatch, LaunchRequest, PoolRequest};
 pub use local::Local;
 pub use machine::{Facts, Machine, Place};
 pub use offer::Offer;
+pub use part::Part;
 pub use pool_record::PoolRecord;
 pub use report::{MachineReport, MachineState, Reason};
 pub use requirements::{Architecture, Labels, Market, Requirements};
@@ -56,6 +59,8 @@ use crate::remote::Remote;
 ///
 /// - `name` is one word in lower case, and never changes.
 /// - `identity` is not empty, and stays the same for as long as the machines are the same.
+/// - `parts` is empty, or each machine is in one of the parts, its id ends with `@` and the identity
+///   of that part, and the `list` of that part has it.
 /// - Every offer meets the requirements. What nobody has is not offered.
 /// - `launch` returns one result for each request of its batch, in order, with the launch id, pool,
 ///   number and offer of the request. Two numbers are two machines.
@@ -95,7 +100,7 @@ use crate::remote::Remote;
 ///
 /// | method | when | deadline |
 /// |---|---|---|
-/// | `identity` | once for a start, before the pool's first record in the ledger; by `reap` | 1 min |
+/// | `identity` | once for a start, before the pool's first record in the ledger; by `reap`; instead of the provider's that of each part, where it has parts | 1 min |
 /// | `offers` | for a start or a plan; once more when nothing fits | 1 min |
 /// | `prepare` | once for a start | 5 min |
 /// | `launch` | for each machine, at the same time; a joined world may be one batch | 10 min |
@@ -137,7 +142,9 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// What identifies this provider among those of the same name: an account and a region, or the
     /// id of an engine. The ledger keeps it, so that [`reap`](crate::pool::reap) asks the right
     /// provider. Two providers that do not list each other's machines must have different
-    /// identities. It contains no secret. Called once when a pool starts, and by `reap`.
+    /// identities. Nothing that can change while the machines stay the same is a part of it: no name,
+    /// address or path by which the provider is reached, and nothing of the client. It contains no
+    /// secret. Called once when a pool starts, and by `reap`.
     ///
     /// # Errors
     ///
@@ -148,6 +155,12 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     ///
     /// Starts nothing.
     async fn identity(&self) -> Result<String>;
+
+    /// The parts of a provider whose machines are in several places, each with records of its own:
+    /// the hosts of a list. The ledger keeps the identity of each part, and not of the set, so that
+    /// `reap` ends a pool part by part when the set has changed. A provider with one list of all
+    /// machines, such as an account, has no parts. Must return at once.
+    fn parts(&self) -> Vec<Part>;
 
     /// What could be launched for these requirements, the best first. Empty when nothing fits.
     /// Called before anything starts, and for a plan.

@@ -14,7 +14,8 @@ use tokio::time::{Instant, sleep_until};
 use crate::error::Result;
 use crate::ids::{MachineId, PoolId};
 use crate::provider::{
-    Capabilities, LaunchBatch, Machine, MachineReport, Offer, Place, PoolRecord, PoolRequest, Provider, Requirements,
+    Capabilities, LaunchBatch, Machine, MachineReport, Offer, Part, Place, PoolRecord, PoolRequest, Provider,
+    Requirements,
 };
 use crate::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
 
@@ -103,6 +104,10 @@ impl Provider for Cuttable {
 
     async fn identity(&self) -> Result<String> {
         self.inner.identity().await
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        self.inner.parts()
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {

@@ -20,6 +20,7 @@
 //! ```
 
 mod ends;
+mod identities;
 mod launches;
 mod names;
 mod pools;
@@ -31,6 +32,7 @@ pub use ends::{
     gone_leaves_nothing, keeper_ends_the_machine, keeper_ends_the_machine_at_its_time, terminate_ends_each,
     terminate_ends_what_runs, terminate_is_idempotent, terminate_is_seen, terminate_may_come_early,
 };
+pub use identities::{identity_stays_the_same, parts_have_their_machines};
 pub use launches::{
     dropped_launch_is_listed, launch_answers_its_request, launch_is_idempotent, launch_is_not_memory, launches_differ,
     list_finds_what_was_launched, list_is_not_memory,
@@ -79,7 +81,9 @@ pub async fn all(provider: &(impl Provider + Clone), again: &(impl Provider + Cl
         inspect_does_not_give_up_a_new_machine,
         places_are_given,
         list_finds_what_was_launched,
+        parts_have_their_machines,
     );
+    report(&subject, "identity_stays_the_same", identity_stays_the_same(provider, again).await, &mut broken);
     report(&subject, "launch_is_not_memory", launch_is_not_memory(provider, again).await, &mut broken);
     report(&subject, "list_is_not_memory", list_is_not_memory(provider, again).await, &mut broken);
     report(&subject, "pools_lists_what_is_there", pools_lists_what_is_there(provider, again).await, &mut broken);

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use skyward_core::error::{Error, ErrorKind, Result};
 use skyward_core::ids::{Attempt, LaunchId, MachineId, MachineNumber, PoolId};
 use skyward_core::provider::{
-    Capabilities, LaunchBatch, LaunchRequest, Local, Machine, MachineReport, MachineState, Offer, Place, PoolRecord,
-    PoolRequest, Provider, Requirements, launch_each, terminate_each,
+    Capabilities, LaunchBatch, LaunchRequest, Local, Machine, MachineReport, MachineState, Offer, Part, Place,
+    PoolRecord, PoolRequest, Provider, Requirements, launch_each, terminate_each,
 };
 use skyward_core::remote::{Process, Remote};
 use skyward_core::testkit::provider_suite as suite;
@@ -51,6 +51,8 @@ enum Fault {
     ForgetsOwners,
     SaysExpired,
     ListsPoolsForEver,
+    RandomIdentity,
+    NamelessParts,
 }
 
 /// This host, with one fault.
@@ -177,7 +179,18 @@ impl Provider for Broken {
     }
 
     async fn identity(&self) -> Result<String> {
-        self.local.identity().await
+        match self.fault {
+            Fault::RandomIdentity => Ok(PoolId::random().to_string()),
+            _ => self.local.identity().await,
+        }
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        match self.fault {
+            // Its machines do not have its identity in their ids.
+            Fault::NamelessParts => vec![Part::new("here", Arc::new(self.local.clone()))],
+            _ => self.local.parts(),
+        }
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
@@ -362,6 +375,23 @@ async fn processes_that_outlive_their_machine_are_found() {
     for pid in left {
         assert!(std::process::Command::new("kill").args(["-9", pid]).status().unwrap().success());
     }
+}
+
+#[tokio::test]
+async fn an_identity_that_changes_and_machines_without_their_part_are_found() {
+    let folder = Folder::new();
+    let random = Broken::new(&folder, Fault::RandomIdentity);
+    let violation = suite::identity_stays_the_same(&random, &random.clone()).await.unwrap_err();
+    assert!(
+        violation.clause == "identity_stays_the_same" && violation.to_string().contains("to another value"),
+        "{violation}"
+    );
+    let nameless = Broken::new(&folder, Fault::NamelessParts);
+    let violation = suite::parts_have_their_machines(&nameless).await.unwrap_err();
+    assert!(
+        violation.clause == "parts_have_their_machines" && violation.to_string().contains("is listed by"),
+        "{violation}"
+    );
 }
 
 #[tokio::test]

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use skyward_core::error::Result;
 use skyward_core::ids::{Attempt, LaunchId, MachineId, MachineNumber, PoolId};
 use skyward_core::provider::{
-    Capabilities, Docker, LaunchBatch, LaunchRequest, Machine, MachineReport, Offer, Place, PoolRecord, PoolRequest,
-    Provider, Requirements,
+    Capabilities, Docker, LaunchBatch, LaunchRequest, Machine, MachineReport, Offer, Part, Place, PoolRecord,
+    PoolRequest, Provider, Requirements,
 };
 use skyward_core::remote::Remote;
 
@@ -30,6 +30,9 @@ impl Provider for Later {
     }
     async fn identity(&self) -> Result<String> {
         self.0.identity().await
+    }
+    fn parts(&self) -> Vec<Part> {
+        self.0.parts()
     }
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
         self.0.offers(requirements).await

@@ -10,8 +10,9 @@ use skyward_core::provider::{Checked, Host, Hosts, MachineState, PoolRequest, Pr
 use skyward_core::remote::ssh::{HostKeys, Key, Target};
 use skyward_core::spec::Accelerator;
 
-use crate::scene::{LONG, One, Process, SHORT, Scene, Tool, batch, kill, lives, place, start, state, tear_down, wait};
-use crate::sshd::Options;
+use crate::scene::{
+    LONG, One, Process, SHORT, Scene, Tool, batch, kill, lives, place, renew, start, state, tear_down, wait,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs sshd"]
@@ -57,27 +58,6 @@ async fn nodes_fill_the_slots_of_all_hosts_and_no_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs sshd"]
-async fn a_host_that_is_listed_by_two_names_runs_one_node_and_the_error_names_both() {
-    let scene = Scene::new(1);
-    // The resolver also accepts an IPv4 address as one number.
-    let address: std::net::Ipv4Addr = scene.servers[0].address().parse().unwrap();
-    let (first, second) = (scene.host(0), scene.host_at(0, &u32::from(address).to_string()));
-    let names = [first.to_string(), second.to_string()];
-    let hosts = Hosts::new([first, second]);
-    let pool = PoolId::random();
-    hosts.prepare(&PoolRequest::new(pool.clone(), LONG)).await.unwrap();
-    hosts.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
-    let error = hosts.launch_one(&batch(&pool, 1, LONG)).await.unwrap_err();
-    let taken = format!("{}: slot 0 is taken by pool {pool}, which reaches this host as {}", names[1], names[0]);
-    assert!(error.message().contains(&taken), "{error:#}");
-    let hint = error.hint().unwrap();
-    assert!(hint.ends_with("are the same host: list it once, and let it run more nodes: `.slots(2)`"), "{error:#}");
-    tear_down(&hosts, &pool).await;
-    assert_eq!(scene.machines(0).len(), 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs sshd"]
 async fn the_claim_of_a_dead_client_ends_with_its_lease() {
     let scene = Scene::new(1);
     let hosts = scene.hosts(1);
@@ -117,54 +97,36 @@ async fn a_machine_without_its_keeper_keeps_its_slot_while_its_lease_is_renewed(
     let scene = Scene::new(1);
     let hosts = scene.hosts(1);
     let pool = PoolId::random();
-    let machine = hosts.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
+    // It lives for twelve seconds after a renewal.
+    let lease = Duration::from_secs(8);
+    let machine = hosts.launch_one(&batch(&pool, 0, lease)).await.unwrap();
+    kill("STOP", scene.keeper(0, 0));
     let process = start(&hosts, &machine).await;
     let folder = place(&hosts, &machine).await.folder;
     let keeper = Process::of(scene.keeper(0, 0));
     kill("KILL", keeper.id);
     wait("the keeper is gone", || !lives(keeper));
-    let lease = std::fs::File::options().write(true).open(format!("{folder}/lease")).unwrap();
-    // Renews the lease as the agent does.
-    lease.set_modified(std::time::SystemTime::now()).unwrap();
     let other = scene.hosts(1);
+    renew(&folder, Duration::ZERO);
     let error = other.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
     assert_eq!(error.status(), ErrorStatus::Temporary, "{error}");
     assert!(error.message().contains(&format!("slot 0 is taken by pool {pool}")), "{error}");
+    renew(&folder, Duration::ZERO);
     assert_eq!(state(&other, &machine).await, MachineState::Running);
     assert!(lives(process));
-    // The lease has expired, and a clock that was set back does not extend it.
-    let now = std::time::SystemTime::now();
-    for time in [now - LONG * 2, now + LONG * 2] {
-        lease.set_modified(time).unwrap();
-        assert_eq!(state(&other, &machine).await, MachineState::Ending);
+    renew(&folder, Duration::from_secs(13));
+    assert_eq!(state(&other, &machine).await, MachineState::Ending);
+    // No time of a clock that somebody may set is a renewal.
+    let file = std::fs::File::options().write(true).open(format!("{folder}/lease")).unwrap();
+    for time in
+        [std::time::SystemTime::now(), std::time::SystemTime::now() + LONG * 2, std::time::SystemTime::UNIX_EPOCH]
+    {
+        file.set_modified(time).unwrap();
+        assert_eq!(state(&other, &machine).await, MachineState::Ending, "{time:?}");
     }
     let next = other.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
     assert!(!lives(process), "a process of the machine before outlived it");
     other.end(&next.id).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs sshd, namespaces"]
-async fn machines_of_another_host_with_the_same_folder_are_left_alone() {
-    // A prefix that runs a command under another host name.
-    let elsewhere =
-        ["unshare", "--uts", "sh", "-c", "echo elsewhere >/proc/sys/kernel/hostname && exec \"$@\"", "elsewhere"];
-    let scene = Scene::new(1);
-    let other = Scene::with(1, &Options::new().within(&elsewhere));
-    let folder = scene.base(0);
-    let hosts = |scene: &Scene| Hosts::new([scene.host(0).folder(folder.to_str().unwrap()).slots(1)]);
-    let (here, there) = (hosts(&scene), hosts(&other));
-    let machine = there.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
-    let process = start(&there, &machine).await;
-    let at = place(&there, &machine).await.folder;
-    // The locks of another host may not be visible here.
-    kill("KILL", scene.keeper(0, 0));
-    let next = here.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
-    let is_left = lives(process) && std::path::Path::new(&at).exists();
-    here.end(&next.id).await.unwrap();
-    there.end(&machine.id).await.unwrap();
-    assert!(is_left, "the machine of the other host was ended");
-    assert!(!lives(process));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use skyward_core::ids::PoolId;
 use skyward_core::provider::{MachineState, Provider, Reason, Requirements};
 
-use crate::scene::{LONG, One, Process, Scene, Tool, batch, kill, lives, report, start, state, wait};
+use crate::scene::{LONG, One, Process, Scene, Tool, batch, kill, lives, place, renew, report, start, state, wait};
 use crate::sshd::Options;
 
 /// Options of hosts with bash and of hosts without; both have these tools.
@@ -220,8 +220,7 @@ async fn a_machine_whose_keeper_was_killed_is_over_at_its_time() {
     first.requests[0].ends_in = Some(Duration::from_secs(3));
     let machine = hosts.launch_one(&first).await.unwrap();
     let process = start(&hosts, &machine).await;
-    let lease = Path::new(&crate::scene::place(&hosts, &machine).await.folder).join("lease");
-    std::fs::File::options().write(true).open(&lease).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
+    renew(&place(&hosts, &machine).await.folder, Duration::ZERO);
     let keeper = Process::of(scene.keeper(0, 0));
     kill("KILL", keeper.id);
     wait("the keeper is gone", || !lives(keeper));

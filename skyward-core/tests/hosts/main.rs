@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
 mod claims;
+mod clocks;
 #[path = "../../../tests/common/disk.rs"]
 mod disk;
 mod faults;
+mod identities;
 mod keepers;
 mod ownership;
 mod pool;

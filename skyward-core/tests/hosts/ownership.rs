@@ -2,7 +2,7 @@
 //! reaper are processes of their own: this program, started again with a role.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,21 +19,17 @@ use crate::scene::{LONG, One, Process, Scene, batch, lives, tear_down};
 #[ignore = "needs sshd"]
 async fn reap_ends_machines_of_a_killed_client_long_before_their_lease() {
     let scene = Scene::new(2);
-    let mut client = command(&scene, "client").spawn().unwrap();
-    let mut lines = BufReader::new(client.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let mut said = |word: &str| lines.find_map(|line| Some(line.strip_prefix(word)?.to_owned())).unwrap();
-    let (pool, processes) = (said("pool "), said("processes "));
-    let processes: Vec<Process> = processes.split(' ').map(|id| Process::of(id.parse().unwrap())).collect();
-    assert_eq!(reap(&scene), [format!("alive {pool}")], "a pool whose client lives is left alone");
+    let (mut client, pool, processes) = client(&scene, all(&scene));
+    assert_eq!(reap(&scene, all(&scene)), [format!("alive {pool}")], "a pool whose client lives is left alone");
     client.kill().unwrap();
     client.wait().unwrap();
     assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (1, 1));
     assert!(processes.iter().all(|pid| lives(*pid)), "without reap, only the lease ends them");
 
-    assert_eq!(reap(&scene), [format!("ended {pool} 2")]);
+    assert_eq!(reap(&scene, all(&scene)), [format!("ended {pool} 2")]);
     assert_eq!(processes.into_iter().filter(|process| lives(*process)).collect::<Vec<Process>>(), []);
     assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0));
-    assert!(reap(&scene).is_empty());
+    assert!(reap(&scene, all(&scene)).is_empty());
     let (hosts, next) = (scene.hosts(1), skyward_core::ids::PoolId::random());
     for node in 0..2 {
         hosts.launch_one(&batch(&next, node, LONG)).await.unwrap();
@@ -45,7 +41,7 @@ async fn reap_ends_machines_of_a_killed_client_long_before_their_lease() {
 #[ignore = "needs sshd"]
 async fn hosts_of_a_killed_client_are_free_at_the_end_of_its_budget_however_long_their_lease() {
     let scene = Scene::new(2);
-    let mut client = command(&scene, "budget").spawn().unwrap();
+    let mut client = command(&scene, all(&scene), "budget").spawn().unwrap();
     let mut lines = BufReader::new(client.stdout.take().unwrap()).lines().map(Result::unwrap);
     let processes = lines.find_map(|line| Some(line.strip_prefix("processes ")?.to_owned())).unwrap();
     let processes: Vec<Process> = processes.split(' ').map(|id| Process::of(id.parse().unwrap())).collect();
@@ -65,9 +61,62 @@ async fn hosts_of_a_killed_client_are_free_at_the_end_of_its_budget_however_long
     tear_down(&hosts, &next).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
+async fn reap_ends_a_pool_by_a_list_with_one_host_more_in_another_order_and_with_other_names() {
+    let scene = Scene::new(3);
+    let (mut client, pool, processes) = client(&scene, vec![told(&scene, 0), told(&scene, 1)]);
+    client.kill().unwrap();
+    client.wait().unwrap();
+    let list = vec![told(&scene, 2), renamed(&scene, 1), renamed(&scene, 0)];
+    assert_eq!(reap(&scene, list), [format!("ended {pool} 2")]);
+    assert!(processes.into_iter().all(|process| !lives(process)));
+    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0));
+    assert!(reap(&scene, all(&scene)).is_empty(), "the pool is off the record");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
+async fn reap_names_a_host_that_is_not_listed_any_more_and_ends_the_machines_of_the_others() {
+    let mut scene = Scene::new(3);
+    let (mut client, pool, _) = client(&scene, vec![told(&scene, 0), told(&scene, 1)]);
+    client.kill().unwrap();
+    client.wait().unwrap();
+    let name = scene.host(1).to_string();
+    // A new host that does not answer keeps no other from being asked.
+    scene.servers[2].stop();
+    let left = reap(&scene, vec![told(&scene, 0), told(&scene, 2)]);
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert!(left[0].starts_with(&format!("left {pool} its machines are at `hosts` ({name}), but only")), "{left:?}");
+    assert!(left[0].contains("the record is kept") && left[0].contains("remove the pool's file"), "{left:?}");
+    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 1));
+    // Its host is listed and does not answer.
+    scene.servers[1].stop();
+    let left = reap(&scene, vec![told(&scene, 0), told(&scene, 1)]);
+    assert!(left.len() == 1 && left[0].starts_with(&format!("left {pool} ")) && left[0].contains(&name), "{left:?}");
+    scene.servers[1].listen().unwrap();
+    assert_eq!(reap(&scene, vec![told(&scene, 1)]).len(), 1, "the other host has to confirm that it has nothing");
+    assert_eq!(scene.machines(1).len(), 0);
+    assert_eq!(reap(&scene, vec![renamed(&scene, 1), told(&scene, 0)]), [format!("ended {pool} 2")]);
+}
+
+/// Starts a client with a pool of two nodes on these hosts. Returns it with its pool and with
+/// processes of the nodes.
+fn client(scene: &Scene, hosts: Vec<String>) -> (Child, String, Vec<Process>) {
+    let mut client = command(scene, hosts, "client").spawn().unwrap();
+    let mut lines = BufReader::new(client.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut said = |word: &str| lines.find_map(|line| Some(line.strip_prefix(word)?.to_owned())).unwrap();
+    let (pool, processes) = (said("pool "), said("processes "));
+    let processes = processes.split(' ').map(|id| Process::of(id.parse().unwrap())).collect();
+    (client, pool, processes)
+}
+
+fn all(scene: &Scene) -> Vec<String> {
+    (0..scene.servers.len()).map(|server| told(scene, server)).collect()
+}
+
 /// A command that runs this program in a role, as a user with a ledger of its own.
-fn command(scene: &Scene, role: &str) -> Command {
-    let hosts: Vec<_> = (0..scene.servers.len()).map(|server| told(scene, server)).collect();
+fn command(scene: &Scene, hosts: Vec<String>, role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["ownership::role", "--exact", "--ignored", "--nocapture"])
@@ -79,8 +128,8 @@ fn command(scene: &Scene, role: &str) -> Command {
     command
 }
 
-fn reap(scene: &Scene) -> Vec<String> {
-    let output = command(scene, "reap").output().unwrap();
+fn reap(scene: &Scene, hosts: Vec<String>) -> Vec<String> {
+    let output = command(scene, hosts, "reap").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}");
     text.lines().filter_map(|line| Some(line.strip_prefix("said ")?.to_owned())).collect()
@@ -92,6 +141,12 @@ fn told(scene: &Scene, server: usize) -> String {
     let (key, base) = (sshd.client_key(), scene.base(server));
     let words = [sshd.address(), &sshd.port().to_string(), &sshd.user(), key.to_str().unwrap(), base.to_str().unwrap()];
     format!("{} {}", words.join(" "), sshd.host_key())
+}
+
+/// The same, by another name of the host.
+fn renamed(scene: &Scene, server: usize) -> String {
+    let address: std::net::Ipv4Addr = scene.servers[server].address().parse().unwrap();
+    told(scene, server).replacen(&address.to_string(), &u32::from(address).to_string(), 1)
 }
 
 fn host(told: &str) -> Host {
@@ -112,7 +167,11 @@ async fn role() {
         let reaped = skyward_core::reap([Arc::new(hosts) as Arc<dyn Provider>]).await.unwrap();
         reaped.ended.iter().for_each(|ended| println!("said ended {} {}", ended.pool, ended.machines.len()));
         reaped.elsewhere.iter().for_each(|other| println!("said alive {}", other.pool));
-        reaped.unconfirmed.iter().for_each(|left| println!("said left {} {}", left.pool, left.error));
+        let line = |text: String| text.replace('\n', " ");
+        reaped
+            .unconfirmed
+            .iter()
+            .for_each(|left| println!("said left {} {}", left.pool, line(format!("{:#}", left.error))));
         return;
     }
     let mut limits = Limits::default();

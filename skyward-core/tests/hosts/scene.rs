@@ -52,6 +52,12 @@ impl Scene {
             .folder(self.base(server).to_str().unwrap())
     }
 
+    /// The host by another name: resolvers also take an IPv4 address as one number.
+    pub(crate) fn renamed(&self, server: usize) -> Host {
+        let address: std::net::Ipv4Addr = self.servers[server].address().parse().unwrap();
+        self.host_at(server, &u32::from(address).to_string())
+    }
+
     /// The folder of a host's claims and machines.
     pub(crate) fn base(&self, server: usize) -> PathBuf {
         self.servers[server].folder().join("s")
@@ -199,6 +205,15 @@ pub(crate) fn wait(what: &str, holds: impl Fn() -> bool) {
         assert!(Instant::now() < end, "this never happened: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Sets the lease in a machine's folder to a renewal that long ago.
+pub(crate) fn renew(folder: &str, ago: Duration) {
+    let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
+    let uptime: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
+    let time = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs_f64(uptime) - ago;
+    let lease = std::fs::File::options().write(true).open(format!("{folder}/lease")).unwrap();
+    lease.set_modified(time).unwrap();
 }
 
 /// A process of this host, identified by its id and its start time: while the tests beside this one

@@ -272,6 +272,12 @@ impl Sshd {
         Ok(())
     }
 
+    /// Listens again, on the same port, with these words before the server's command.
+    pub fn listen_within(&mut self, words: &[&str]) -> io::Result<()> {
+        self.within = words.iter().map(|word| (*word).to_owned()).collect();
+        self.listen()
+    }
+
     /// Replaces the host key and listens again; sessions go on.
     pub fn change_host_key(&mut self) -> io::Result<()> {
         for name in ["host", "host.pub"] {

@@ -31,7 +31,7 @@ from .._messages import (
     ToAgent,
     Watch,
 )
-from . import tree
+from . import tree, uptime
 from .client import Connection
 from .installed import installed
 from .log import log
@@ -346,7 +346,7 @@ class Agent:
         """Renew the lease file of the machine's keeper, if there is one."""
         if self._kept:
             try:
-                os.utime("lease")
+                uptime.touch("lease")
             except OSError as error:
                 # If the file is gone, the keeper has ended the machine; otherwise the next renewal
                 # may succeed.

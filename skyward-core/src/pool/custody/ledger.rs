@@ -7,6 +7,7 @@
 mod open;
 mod orphan;
 mod owner;
+mod parts;
 mod record;
 
 use std::ffi::OsStr;
@@ -18,6 +19,7 @@ use std::time::{Duration, SystemTime};
 
 pub(crate) use open::PoolLedger;
 pub(crate) use orphan::Orphan;
+pub(crate) use parts::{PartRecord, identity, part_of};
 #[cfg(test)]
 pub(crate) use record::now;
 pub(crate) use record::{Head, Page};

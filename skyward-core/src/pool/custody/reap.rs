@@ -1,18 +1,21 @@
 //! `reap`: ends what clients of this user left behind.
 
 mod expired;
+mod holders;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use tokio::time::Instant;
 
 pub use self::expired::reap_expired;
+use self::holders::Holders;
 use super::cleanup::Cleanup;
-use super::ledger::{Found, Head, Ledger, Orphan};
+use super::ledger::{Found, Ledger, Orphan};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, PoolId};
 use crate::pool::spawn::spawn_blocking;
@@ -76,11 +79,13 @@ pub struct Unconfirmed {
 /// client is gone, with the machines that are in the ledger and those in the provider's own list. A
 /// pool whose client lives is left alone.
 ///
-/// Each pool is ended through the provider that has the same name and, if it has one, the same
+/// Each pool is ended through the provider that has the same name and the same
 /// [identity](Provider::identity), among those given and [`Local`]. A provider with the same name
 /// and another identity (another engine at the same path, another machine with the same state
-/// folder) is not used: the pool is then in [`Reaped::unconfirmed`] with [`ErrorKind::Identity`]. A
-/// pool is forgotten only when the provider has confirmed that its machines are gone and has
+/// folder) is not used: the pool is then in [`Reaped::unconfirmed`] with [`ErrorKind::Identity`].
+/// Each [part](Provider::parts) of a provider is looked for by itself: the hosts of a pool may be in
+/// another list, by other names and beside other hosts. Machines on hosts that are not in any given
+/// list keep their record, and the error names these hosts. A pool is forgotten only when the provider has confirmed that its machines are gone and has
 /// removed what they shared. It is safe to call this function at any time, also in several
 /// processes at once.
 ///
@@ -141,22 +146,31 @@ async fn reap_in(ledger: Ledger, providers: Vec<Arc<dyn Provider>>) -> Result<Re
 async fn end(orphan: Orphan, given: &[Arc<dyn Provider>]) -> Result<Ended, Unconfirmed> {
     let pool = orphan.pool.clone();
     let left = |error| Unconfirmed { pool: pool.clone(), error };
-    let (name, providers) = match &orphan.page.head {
-        Some(head) => (head.provider.clone(), vec![provider_of(head, given).await.map_err(left)?]),
-        // Without its first record, the pool may be at any of the providers.
-        None => (String::new(), given.iter().cloned().chain([Arc::new(Local::new()) as _]).collect()),
+    if let Some(error) = orphan.lives_elsewhere() {
+        return Err(left(error));
+    }
+    let (name, holders) = match &orphan.page.head {
+        Some(head) => (head.provider.clone(), Holders::find(head, &orphan.page.machines, given).await),
+        // Without its first record, the pool may be at any of the providers, and only machines in
+        // their own lists are ended.
+        None => {
+            let all = given.iter().cloned().chain([Arc::new(Local::new()) as _]);
+            (String::new(), Holders { found: all.map(|provider| (provider, Vec::new())).collect(), missing: None })
+        }
     };
+    // Providers that do not answer keep no other from ending the machines that it has.
+    let ends = holders.found.into_iter().map(|(provider, known)| end_at(&orphan, provider, known));
     let mut machines = Vec::new();
-    let mut failed = None;
-    for provider in providers {
-        match end_at(&orphan, provider).await {
+    let mut failed = holders.missing;
+    for ended in join_all(ends).await {
+        match ended {
             Ok(ended) => machines.extend(ended),
-            // The other providers still end the machines that they have.
             Err(error) => failed = failed.or(Some(error)),
         }
     }
     if let Some(error) = failed {
-        return Err(left(error));
+        let ended: Vec<&str> = machines.iter().map(MachineId::as_str).collect();
+        return Err(left(if ended.is_empty() { error } else { error.with_context("ended", ended.join(", ")) }));
     }
     let forgotten = spawn_blocking(move || orphan.forget()).await;
     match forgotten {
@@ -169,7 +183,7 @@ async fn end(orphan: Orphan, given: &[Arc<dyn Provider>]) -> Result<Ended, Uncon
 }
 
 /// Ends the pool's machines at one provider.
-async fn end_at(orphan: &Orphan, provider: Arc<dyn Provider>) -> Result<Vec<MachineId>> {
+async fn end_at(orphan: &Orphan, provider: Arc<dyn Provider>, known: Vec<Machine>) -> Result<Vec<MachineId>> {
     let provider = Checked::new(provider);
     let settles_in = provider.capabilities().settles_in;
     let started = Instant::now();
@@ -177,8 +191,6 @@ async fn end_at(orphan: &Orphan, provider: Arc<dyn Provider>) -> Result<Vec<Mach
     // Query the provider once before the patience of a cleanup begins, so that a permanent failure
     // is reported at once.
     provider.list(&orphan.pool).await?;
-    // If the first record is damaged, only machines in the provider's own list are ended.
-    let known = if orphan.page.head.is_some() { orphan.page.machines.clone() } else { Vec::new() };
     let cleanup = Cleanup::of_orphan(provider, orphan.pool.clone(), known);
     let gone: Mutex<BTreeMap<MachineId, LaunchId>> = Mutex::default();
     let note = |machine: &Machine| {
@@ -195,63 +207,6 @@ async fn end_at(orphan: &Orphan, provider: Arc<dyn Provider>) -> Result<Vec<Mach
             return Ok(gone.into_inner().unwrap_or_else(PoisonError::into_inner).into_keys().collect());
         }
         tokio::time::sleep(wait.min(LOOK)).await;
-    }
-}
-
-/// The provider that has the pool. What another provider says about the pool's machines does not
-/// count.
-async fn provider_of(head: &Head, given: &[Arc<dyn Provider>]) -> Result<Arc<dyn Provider>> {
-    let wanted = shown(&head.provider, head.identity.as_deref());
-    let mut others = Vec::new();
-    let mut silent = None;
-    for provider in given {
-        if provider.name() != head.provider {
-            others.push(shown(provider.name(), None));
-            continue;
-        }
-        let identity = match Checked::new(Arc::clone(provider)).identity().await {
-            Ok(identity) => identity,
-            // Without its identity, it is not known whether it is the right provider.
-            Err(error) => {
-                silent = silent.or(Some(error));
-                continue;
-            }
-        };
-        if head.identity.as_ref().is_none_or(|of_head| *of_head == identity) {
-            return Ok(Arc::clone(provider));
-        }
-        others.push(shown(provider.name(), Some(&identity)));
-    }
-    let local = Local::new();
-    let known = match &head.identity {
-        Some(identity) => Local::of_identity(identity),
-        None => Some(local.clone()),
-    };
-    if let Some(known) = known.filter(|known| known.name() == head.provider) {
-        return Ok(Arc::new(known));
-    }
-    if let Some(error) = silent {
-        return Err(error);
-    }
-    others.push(shown(local.name(), Some(&local.identity().await?)));
-    let same = others.iter().filter(|other| other.starts_with(&shown(&head.provider, None))).cloned();
-    let same: Vec<String> = same.collect();
-    if !same.is_empty() {
-        return Err(Error::new(
-            ErrorKind::Identity,
-            format!("its machines are at {wanted}, but only {} is available", same.join(", ")),
-        )
-        .with_hint("the record is kept: call `reap` where the pool was started, with the provider that it was started with; if that provider is gone for good, remove the pool's file from the ledger"));
-    }
-    Err(Error::new(ErrorKind::NotFound, format!("its machines are at {wanted}, but that provider was not given"))
-        .with_context("providers given", others.join(", "))
-        .with_hint(format!("pass the provider {wanted} to `reap`")))
-}
-
-fn shown(name: &str, identity: Option<&str>) -> String {
-    match identity {
-        Some(identity) => format!("`{name}` ({identity})"),
-        None => format!("`{name}`"),
     }
 }
 

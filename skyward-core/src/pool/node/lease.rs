@@ -22,8 +22,7 @@ pub(crate) async fn renew(
 ) -> Infallible {
     let Some(lease) = lease else { return std::future::pending().await };
     let pause = lease / 4;
-    // `-c`: the file is never created again, because removing it is a way to end the machine.
-    let touch = Command::new(["touch".to_owned(), "-c".to_owned(), format!("{folder}/{LEASE_FILE}")]);
+    let touch = Command::new(["sh".to_owned(), "-c".to_owned(), TOUCH.to_owned(), format!("{folder}/{LEASE_FILE}")]);
     let touch = touch.deadline(lease);
     let mut ticks = interval_at(Instant::now() + pause, pause);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -44,6 +43,11 @@ pub(crate) async fn renew(
         }
     }
 }
+
+/// Sets the time of a file to the machine's uptime, which nobody can set: the file then tells for how
+/// long nobody has renewed the lease. Where that is not possible, any other time is a renewal for the
+/// keeper. `-c`: the file is never created again, because removing it is a way to end the machine.
+const TOUCH: &str = r#"{ read -r up rest </proc/uptime && touch -c -m -d "@$up" "$0"; } 2>/dev/null || touch -c "$0""#;
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,8 @@ use super::{Checked, MINUTE, lock};
 use crate::error::Result;
 use crate::ids::{MachineId, PoolId};
 use crate::provider::{
-    Capabilities, LaunchBatch, Machine, MachineReport, Offer, Place, PoolRecord, PoolRequest, Provider, Requirements,
+    Capabilities, LaunchBatch, Machine, MachineReport, Offer, Part, Place, PoolRecord, PoolRequest, Provider,
+    Requirements,
 };
 use crate::remote::Remote;
 
@@ -26,6 +27,10 @@ impl Provider for Checked {
     async fn identity(&self) -> Result<String> {
         let call = self.within(MINUTE, "report its identity", "");
         self.call(&call, "", || self.inner.identity()).await
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        self.inner.parts()
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {

@@ -15,7 +15,7 @@ use super::*;
 use crate::error::{ErrorStatus, Result};
 use crate::ids::{Attempt, LaunchId, MachineId, MachineNumber};
 use crate::provider::{
-    Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRecord,
+    Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Part, Place, PoolRecord,
     PoolRequest, Requirements,
 };
 use crate::remote::Remote;
@@ -59,6 +59,9 @@ impl Provider for Scripted {
     }
     async fn identity(&self) -> Result<String> {
         Ok("here".to_owned())
+    }
+    fn parts(&self) -> Vec<Part> {
+        Vec::new()
     }
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
         self.wanted.lock().unwrap().push(requirements.clone());

@@ -1,30 +1,33 @@
 //! Nodes on hosts that exist already.
 
+mod claiming;
 mod facts;
 mod host;
+mod identity;
 mod logind;
 mod on_machine;
 mod record;
 mod refusal;
 mod site;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, join_all};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
+use self::claiming::{claim, clash};
 use self::on_machine::OnMachine;
 use self::refusal::{Refusal, none_free};
-use self::site::{Claim, Site};
+use self::site::Site;
 use super::ends::Ends;
 use super::{
-    Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRecord,
-    PoolRequest, Provider, Requirements, client, launch_each, terminate_each,
+    Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Part, Place, PoolRecord,
+    PoolRequest, Provider, Requirements, launch_each, terminate_each,
 };
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, ErrorStatus, Result};
 use crate::ids::{LaunchId, MachineId, PoolId};
 use crate::remote::{Remote, Ssh};
 
@@ -114,17 +117,38 @@ impl Hosts {
         Ok(&self.0.sites)
     }
 
-    fn site(&self, machine: &MachineId) -> Result<&Arc<Site>> {
+    /// The host that a machine is on, by whatever name it is listed. Hosts that have not answered yet
+    /// are asked what they are.
+    async fn site(&self, machine: &MachineId) -> Result<&Arc<Site>> {
         let host = record::host_of(machine).unwrap_or_default();
-        self.0.sites.iter().find(|site| site.label == host).ok_or_else(|| {
-            let given: Vec<_> = self.0.sites.iter().map(|site| site.label.as_str()).collect();
-            Error::new(
+        let find = || self.0.sites.iter().find(|site| site.is(host));
+        if let Some(site) = find() {
+            return Ok(site);
+        }
+        let unknown = self.0.sites.iter().filter(|site| site.identity().is_none());
+        let asked = join_all(unknown.map(|site| async move { Some((&site.label, site.learn().await.err()?)) })).await;
+        if let Some(site) = find() {
+            return Ok(site);
+        }
+        let listed: Vec<_> = self.0.sites.iter().map(|site| site.label.as_str()).collect();
+        let (silent, mut errors): (Vec<_>, Vec<_>) = asked.into_iter().flatten().unzip();
+        Err(match errors.pop() {
+            Some(error) => Error::new(
+                ErrorKind::Provider,
+                format!(
+                    "the machine {machine} may be on a host that does not answer: {}",
+                    silent.iter().map(|label| label.as_str()).collect::<Vec<_>>().join(", ")
+                ),
+            )
+            .temporary()
+            .caused_by(Some(error)),
+            None => Error::new(
                 ErrorKind::NotFound,
                 format!("the machine {machine} is on the host `{host}`, which is not listed"),
             )
-            .with_context("listed", given.join(", "))
-            .with_hint("list that host too, with the same user and port")
-        })
+            .with_hint("list that host too, by any name that it has, with the same user and folder"),
+        }
+        .with_context("listed", listed.join(", ")))
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -173,7 +197,7 @@ impl Hosts {
     }
 
     async fn terminate_one(&self, machine: &MachineId) -> Result<()> {
-        self.site(machine)?.end(machine).await?;
+        self.site(machine).await?.end(machine).await?;
         self.0.ends.forget(machine);
         for machines in self.known().pools.values_mut() {
             machines.remove(machine);
@@ -195,11 +219,23 @@ impl Provider for Hosts {
         "hosts"
     }
 
-    /// The hosts in any order, and this machine: on another one the same names may be other hosts.
+    /// The hosts, by what they are: see [`parts`](Provider::parts).
     async fn identity(&self) -> Result<String> {
-        let labels: BTreeSet<_> = self.0.sites.iter().map(|site| site.label.as_str()).collect();
-        let labels: Vec<_> = labels.into_iter().collect();
-        Ok(format!("{} from {}", labels.join(","), client::machine()))
+        let asked = join_all(self.checked()?.iter().map(|site| site.learn())).await;
+        let known: BTreeSet<_> = asked.into_iter().map(|told| Ok(told?.id)).collect::<Result<_>>()?;
+        Ok(known.into_iter().collect::<Vec<_>>().join(","))
+    }
+
+    /// The hosts. Each has its own records, and is identified by its machine id, the user and the
+    /// folder there, not by its name or address, nor by the other hosts of the list.
+    fn parts(&self) -> Vec<Part> {
+        let alone = |site: &Arc<Site>| Inner {
+            sites: vec![Arc::clone(site)],
+            known: Mutex::default(),
+            ends: self.0.ends.clone(),
+        };
+        let part = |site: &Arc<Site>| Part::new(site.label.clone(), Arc::new(Self(Arc::new(alone(site)))));
+        self.0.sites.iter().map(part).collect()
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -210,6 +246,9 @@ impl Provider for Hosts {
         let sites = self.checked()?;
         let close = requirements.accelerator.is_some();
         let all = join_all(sites.iter().map(|site| site.facts(close))).await;
+        if let Some(error) = sites.iter().find_map(|site| clash(sites, site)) {
+            return Err(error);
+        }
         let (mut shares, mut refused) = (Vec::new(), Vec::new());
         for (site, facts) in sites.iter().zip(all) {
             match facts {
@@ -248,8 +287,17 @@ impl Provider for Hosts {
 
     async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
         let mut by_site: BTreeMap<&str, (&Arc<Site>, Vec<&MachineId>)> = BTreeMap::new();
+        let mut reports: BTreeMap<String, MachineReport> = BTreeMap::new();
         for machine in machines {
-            let site = self.site(machine)?;
+            let site = match self.site(machine).await {
+                Ok(site) => site,
+                Err(error) if error.status() == ErrorStatus::Temporary => {
+                    let unknown = MachineReport::new(MachineState::Unknown).saying(error.to_string());
+                    reports.insert(machine.to_string(), unknown);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             by_site.entry(&site.label).or_insert_with(|| (site, Vec::new())).1.push(machine);
         }
         let asked = by_site.values().map(|(site, machines)| async move {
@@ -263,7 +311,7 @@ impl Provider for Hosts {
                 machines.iter().map(|machine| (machine.to_string(), unknown.clone())).collect()
             })
         });
-        let reports: BTreeMap<String, MachineReport> = join_all(asked).await.into_iter().flatten().collect();
+        reports.extend(join_all(asked).await.into_iter().flatten());
         let report = |machine: &MachineId| reports.get(machine.as_str()).cloned();
         let unknown = || MachineReport::new(MachineState::Unknown);
         let now = Instant::now();
@@ -272,7 +320,7 @@ impl Provider for Hosts {
     }
 
     async fn connect(&self, machine: &Machine, at: &Place) -> Result<Box<dyn Remote>> {
-        let site = self.site(&machine.id)?;
+        let site = self.site(&machine.id).await?;
         let is_first = machine.facts.get(record::SLOT).is_some_and(|slot| slot == "0");
         let ssh = if is_first { site.ssh.clone() } else { Ssh::new(site.host.target.clone()) };
         Ok(Box::new(OnMachine::new(Arc::new(ssh), machine.clone(), at.folder.clone())))
@@ -309,7 +357,7 @@ impl Provider for Hosts {
                 // Machines launched from here are known, and nobody else launches for this pool.
                 (Err(error), Some(known)) => {
                     tracing::warn!(host = site.label, %error, "a host cannot list its machines");
-                    let there = known.values().filter(|machine| record::host_of(&machine.id) == Some(&site.label));
+                    let there = known.values().filter(|one| record::host_of(&one.id).is_some_and(|host| site.is(host)));
                     machines.extend(there.cloned());
                 }
                 (Err(error), None) => return Err(error.with_context("host", &site.label)),
@@ -348,39 +396,4 @@ impl Drop for Waiting<'_> {
             }
         }
     }
-}
-
-/// Claims a slot on one of the hosts. Nodes with consecutive numbers begin with different hosts, so
-/// that the nodes of a pool do not compete. A host that was unreachable a moment ago comes last.
-async fn claim(sites: Vec<Arc<Site>>, offer: Offer, request: LaunchRequest, owner: String) -> Result<Machine> {
-    let first = request.number.0 as usize % sites.len();
-    let mut order: Vec<_> = sites[first..].iter().chain(&sites[..first]).collect();
-    order.sort_by_key(|site| site.unreachable().is_some());
-    let needs = facts::needs(&offer);
-    let mut refused = Vec::new();
-    // A host that does not answer does not delay a claim on the others: the claim waits for it only
-    // when those have no free slot. A slot that it claims after all ends with its lease.
-    let mut left: VecDeque<_> = order.into_iter().map(|site| (site, true)).collect();
-    while let Some((site, is_first)) = left.pop_front() {
-        let claimed = async {
-            let facts = site.known(needs.accelerator.is_some()).await?;
-            if !needs.are_met_by(&facts.share(&site.host)) {
-                return Ok(Claim::Refused(Refusal::Short("it does not meet the requirements".into())));
-            }
-            site.claim(&offer, &request, &owner, &facts.devices(&site.host)).await
-        };
-        let claimed = match is_first && !left.is_empty() {
-            true => timeout(site::ANSWER, claimed).await,
-            false => Ok(claimed.await),
-        };
-        match claimed {
-            Err(_) => left.push_back((site, false)),
-            Ok(Ok(Claim::Made(machine))) => return Ok(machine),
-            Ok(Ok(Claim::Refused(why))) => refused.push((site.label.clone(), why)),
-            Ok(Err(error)) => refused.push((site.label.clone(), Refusal::Failed(error))),
-        }
-    }
-    let later = refused.iter().any(|(_, why)| why.is_temporary());
-    let error = none_free(&format!("no host has a free slot for machine {}", request.number), &refused);
-    Err(if later { error.temporary() } else { error })
 }

@@ -8,12 +8,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, MachineNumber, OfferId, PoolId};
 use crate::provider::{Facts, Machine, Place, PoolRecord};
 
-/// The id of the machine of a launch on a host. It contains the host.
+/// The id of the machine of a launch on a host. It contains the identity of the host.
 pub(super) fn machine_id(launch: &LaunchId, host: &str) -> Result<MachineId> {
     Ok(MachineId::new(format!("{}@{host}", simple(launch.as_str())?)))
 }
 
-/// The host that a machine is on.
+/// The host that a machine is on: its identity, or in ids of older versions its name.
 pub(super) fn host_of(machine: &MachineId) -> Option<&str> {
     machine.as_str().split_once('@').map(|(_, host)| host)
 }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::facts::Facts;
 use super::host::Host;
+use super::identity::Identity;
 use super::refusal::{Refusal, Taken};
 use super::{logind, record};
 use crate::error::{Error, ErrorKind, ErrorStatus, Result};
@@ -23,7 +24,7 @@ use crate::spec::hex;
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) host: Host,
-    /// Its name in ids and messages.
+    /// Its name in messages. Two names may be of one host, and a name may become another host's.
     pub(super) label: String,
     /// The connection for all commands of this provider, and for the machine in the host's first
     /// slot.
@@ -31,6 +32,8 @@ pub(super) struct Site {
     /// When and why it could not be reached the last time.
     unreachable: Mutex<Option<(Instant, Error)>>,
     facts: Mutex<Option<Facts>>,
+    /// What its last answer says that it is.
+    identity: Mutex<Option<Identity>>,
     /// Whether a warning was logged that nodes of this host end with their connection.
     warned: AtomicBool,
 }
@@ -52,15 +55,40 @@ impl Site {
             ssh,
             unreachable: Mutex::default(),
             facts: Mutex::default(),
+            identity: Mutex::default(),
             warned: AtomicBool::new(false),
         }
+    }
+
+    /// What identifies the host, if it has answered yet.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        lock(&self.identity).clone()
+    }
+
+    /// What identifies the host.
+    pub(super) async fn learn(&self) -> Result<Identity> {
+        if let Some(known) = self.identity() {
+            return Ok(known);
+        }
+        if let Some(error) = self.unreachable() {
+            return Err(error);
+        }
+        self.ask("report its identity", None, &[], "", QUESTION).await?;
+        self.identity().ok_or_else(|| {
+            Error::new(ErrorKind::Provider, format!("{} did not report its identity", self.label)).temporary()
+        })
+    }
+
+    /// Whether this is the host in a machine's id. Older versions put the name of the host there.
+    pub(super) fn is(&self, host: &str) -> bool {
+        self.label == host || lock(&self.identity).as_ref().is_some_and(|identity| identity.id == host)
     }
 
     /// What the host has. With `close` the accelerators' driver is asked too, which may take a
     /// second.
     pub(super) async fn facts(&self, close: bool) -> Result<Facts> {
         let look = if close && self.host.accelerator.is_none() { "close" } else { "quick" };
-        let output = self.ask("report its resources", &[("look", look)], FACTS, QUESTION).await?;
+        let output = self.ask("report its resources", None, &[("look", look)], FACTS, QUESTION).await?;
         if logind::ends_processes(&output.stdout) && !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(host = self.label, hint = logind::HINT, "nodes of this host end with their connection");
         }
@@ -86,7 +114,8 @@ impl Site {
         owner: &str,
         devices: &[String],
     ) -> Result<Claim> {
-        let machine = record::machine_id(&request.launch, &self.label)?;
+        let identity = self.learn().await?;
+        let machine = record::machine_id(&request.launch, &identity.id)?;
         let name = folder_name(&machine);
         let wanted = offer.accelerator.as_ref().map_or(0, |accelerator| accelerator.count).to_string();
         // The machine runs at once, and so the first renewal is due within the lease.
@@ -108,7 +137,7 @@ impl Site {
             ("pool", record::simple(request.pool.as_str())?),
             ("node", &number),
             ("keeping", &keeping),
-            ("life", &keeper[LIFE]),
+            ("lasts", &keeper[LIFE]),
             ("lease", &lease),
             ("period", &period),
             ("owner", &owner),
@@ -117,7 +146,7 @@ impl Site {
             ("ending", ENDING),
             ("keeper", Keeper::script()),
         ];
-        let output = self.ask("claim a slot", &header, CLAIM, self.claiming()).await?;
+        let output = self.ask("claim a slot", Some(identity), &header, CLAIM, self.claiming()).await?;
         if output.status == FULL {
             let short = output.stdout.lines().find_map(|line| line.strip_prefix("skyward-short "));
             return Ok(Claim::Refused(match short {
@@ -135,13 +164,14 @@ impl Site {
     /// The machines of a pool on this host.
     pub(super) async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
         let header = [("pool", record::simple(pool.as_str())?)];
-        let output = self.ask("list its machines", &header, &format!("{ENDING}{LIST}"), QUESTION).await?;
+        let output =
+            self.ask("list its machines", self.identity(), &header, &format!("{ENDING}{LIST}"), QUESTION).await?;
         Ok(record::machines(&output.stdout, &self.host).into_iter().map(|record| record.machine).collect())
     }
 
     /// The pools that have something on this host.
     pub(super) async fn pools(&self) -> Result<Vec<PoolRecord>> {
-        let output = self.ask("list its pools", &[], &format!("{ENDING}{POOLS}"), QUESTION).await?;
+        let output = self.ask("list its pools", self.identity(), &[], &format!("{ENDING}{POOLS}"), QUESTION).await?;
         Ok(record::pools(&output.stdout, SystemTime::now(), UNSAID_LEASE))
     }
 
@@ -150,7 +180,9 @@ impl Site {
         let named: Vec<_> = machines.iter().map(|machine| format!("{machine}/{}", folder_name(machine))).collect();
         let header = [("machines", named.join(" "))];
         let header = header.each_ref().map(|(name, value)| (*name, value.as_str()));
-        let output = self.ask("report the state of machines", &header, &format!("{ENDING}{INSPECT}"), QUESTION).await?;
+        let output = self
+            .ask("report the state of machines", self.identity(), &header, &format!("{ENDING}{INSPECT}"), QUESTION)
+            .await?;
         let records = record::machines(&output.stdout, &self.host);
         let records: BTreeMap<_, _> =
             records.into_iter().map(|record| (record.machine.id.to_string(), record)).collect();
@@ -175,7 +207,7 @@ impl Site {
     pub(super) async fn end(&self, machine: &MachineId) -> Result<()> {
         let name = folder_name(machine);
         let header = [("machine", machine.as_str()), ("name", &name)];
-        self.ask("end a machine", &header, &format!("{ENDING}{END}"), CLAIMING).await.map(|_| ())
+        self.ask("end a machine", self.identity(), &header, &format!("{ENDING}{END}"), CLAIMING).await.map(|_| ())
     }
 
     /// Why it could not be reached a moment ago.
@@ -191,11 +223,20 @@ impl Site {
         CLAIMING + Duration::from_secs(self.host.slots.into())
     }
 
-    async fn ask(&self, what: &str, header: &[(&str, &str)], script: &str, limit: Duration) -> Result<CommandOutput> {
+    /// Runs a script on the host, which does nothing if the host is not the expected one.
+    async fn ask(
+        &self,
+        what: &str,
+        expected: Option<Identity>,
+        header: &[(&str, &str)],
+        script: &str,
+        limit: Duration,
+    ) -> Result<CommandOutput> {
         let mut text = String::new();
+        let expected = expected.map(|expected| expected.told).unwrap_or_default();
         let slots = self.host.slots.to_string();
         let base = self.host.folder.as_deref().unwrap_or_default().trim_end_matches('/');
-        for (name, value) in [("base", base), ("slots", slots.as_str())].iter().chain(header) {
+        for (name, value) in [("base", base), ("slots", slots.as_str()), ("expected", &expected)].iter().chain(header) {
             text.push_str(&format!("{name}={}\n", quoted(value)));
         }
         text.push_str(PLACE);
@@ -203,6 +244,19 @@ impl Site {
         let asked = Asked { site: self, since: Instant::now(), answered: false };
         let result = self.ssh.run(&Command::script(text).deadline(limit), &|_| {}).await;
         let output = asked.answer(result)?;
+        if let Some(told) = Identity::read(&output.stdout)
+            && let Some(before) = lock(&self.identity).replace(told.clone())
+            && before.id != told.id
+        {
+            tracing::warn!(host = self.label, before = before.id, now = told.id, "another host has this name now");
+            *lock(&self.facts) = None;
+        }
+        if output.status == OTHER {
+            let message = format!("cannot {what} on {}: another host has this name now", self.label);
+            return Err(Error::new(ErrorKind::Provider, message)
+                .with_hint("list the host of before by a name that it has now, beside this one")
+                .temporary());
+        }
         if output.success() || output.status == FULL {
             return Ok(output);
         }
@@ -266,6 +320,8 @@ const INSPECT: &str = include_str!("scripts/inspect.sh");
 const END: &str = include_str!("scripts/end.sh");
 /// The exit status of a script that found nothing free.
 const FULL: i32 = 75;
+/// The exit status of a script on a host that is not the expected one.
+const OTHER: i32 = 76;
 /// How long a host may take to answer, including the connection.
 const QUESTION: Duration = Duration::from_secs(20);
 /// The same, where processes may have to end first.

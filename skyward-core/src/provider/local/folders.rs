@@ -76,6 +76,7 @@ impl Folders {
         self.make_root()?;
         let failed = |error: io::Error| cannot("create", &folder, error);
         make_private(&folder).map_err(failed)?;
+        held::note(&folder).map_err(failed)?;
         Written::new(&pool.owner, pool.lease).hold(&folder).map_err(failed)
     }
 
@@ -87,8 +88,8 @@ impl Folders {
             let Some(name) = folder.file_name().and_then(|name| name.to_str()) else { continue };
             let written = Written::read(&folder).unwrap_or_else(|| Written::new("", UNSAID_LEASE));
             let lives = held::is_held(&folder) || marks.iter().any(|mark| pool_of(mark) == Some(name));
-            let expires =
-                if lives { now } else { changed(&folder).unwrap_or(now) } + written.lease().min(LONGEST_LEASE);
+            let age = if lives { Duration::ZERO } else { held::age(&folder) };
+            let expires = (now + written.lease().min(LONGEST_LEASE)).checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
             pools.push(PoolRecord::new(PoolId::new(name), expires).owner(written.owner));
         }
         Ok(pools)
@@ -120,6 +121,7 @@ impl Folders {
         // Locked only while the machine is created. The lock that shows a living client is the one
         // that `prepare` returned.
         let _record = Written::new("", request.lease).hold(&parent).map_err(failed)?;
+        held::note(&parent).map_err(failed)?;
         let new = parent.join(format!(".new-{:016x}", rand::random::<u64>()));
         make_private(&new).map_err(failed)?;
         let made = serde_json::to_vec_pretty(&machine)
@@ -261,14 +263,6 @@ fn split(machine: &MachineId) -> Result<(&str, &str)> {
 /// The pool that a mark names.
 fn pool_of(mark: &str) -> Option<&str> {
     Some(mark.rsplit_once('.')?.0)
-}
-
-/// When something was last created in a pool's folder or in those of its machines.
-fn changed(folder: &Path) -> Option<SystemTime> {
-    let machines = subfolders(folder).ok()?;
-    let files =
-        machines.iter().map(|machine| machine.join(RECORD)).chain([folder.to_owned(), folder.join(held::RECORD)]);
-    files.filter_map(|file| file.metadata().ok()?.modified().ok()).max()
 }
 
 /// A name that is exactly one component of a path.

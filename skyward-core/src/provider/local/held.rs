@@ -9,6 +9,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::provider::uptime::Moment;
+
 /// The record of a pool.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Written {
@@ -53,6 +55,24 @@ impl Written {
     }
 }
 
+/// Notes in a pool's folder that something was created there now.
+pub(super) fn note(folder: &Path) -> io::Result<()> {
+    let Some(now) = Moment::now() else { return Ok(()) };
+    let new = folder.join(format!(".new-{:016x}", rand::random::<u64>()));
+    let written =
+        std::fs::write(&new, serde_json::to_vec(&now)?).and_then(|()| std::fs::rename(&new, folder.join(NOTE)));
+    written.inspect_err(|_| drop(std::fs::remove_file(&new)))
+}
+
+/// How long ago something was created in a pool's folder last, by a clock that nobody can set. A
+/// folder of an older version has no note; such a folder counts as one of an earlier boot, because
+/// what lives is recognised in other ways.
+pub(super) fn age(folder: &Path) -> Duration {
+    let Some(now) = Moment::now() else { return Duration::ZERO };
+    let noted = std::fs::read(folder.join(NOTE)).ok().and_then(|json| serde_json::from_slice::<Moment>(&json).ok());
+    noted.map_or_else(|| Moment::of_another_boot().age(&now), |noted| noted.age(&now))
+}
+
 /// Whether some process locks the record in a pool's folder. Also true where that cannot be
 /// determined.
 pub(super) fn is_held(folder: &Path) -> bool {
@@ -64,5 +84,7 @@ pub(super) fn is_held(folder: &Path) -> bool {
 
 /// The errors of a disk without locks.
 const NO_LOCKS: [Errno; 3] = [Errno::NOTSUP, Errno::NOLCK, Errno::INVAL];
+/// The file with the moment at which something was created last.
+const NOTE: &str = ".created";
 /// The file in the folder of each pool.
 pub(super) const RECORD: &str = "pool.json";

@@ -362,13 +362,19 @@ async fn a_pool_lives_as_long_as_its_client_or_one_of_its_processes() {
     };
     let long_ago = || {
         let folder = host.root.join(pool.as_str());
+        std::fs::write(folder.join(".created"), r#"{"boot":"another","up_ms":0}"#).unwrap();
+    };
+    // The clock that somebody may set decides nothing: neither a jump forward nor one back.
+    let set_clock = |time: SystemTime| {
+        let folder = host.root.join(pool.as_str());
         let machines = std::fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path().join("machine.json"));
-        for path in machines.chain([folder.join("pool.json"), folder.clone()]) {
+        for path in machines.chain([folder.join("pool.json"), folder.join(".created"), folder.clone()]) {
             if let Ok(file) = std::fs::File::open(path) {
-                file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+                file.set_modified(time).unwrap();
             }
         }
     };
+    let hours = Duration::from_secs(5 * 3600);
     long_ago();
     assert!(lives().await, "its client lives, and has no machine");
     let machine = host.launch(&pool, 0).await;
@@ -378,7 +384,12 @@ async fn a_pool_lives_as_long_as_its_client_or_one_of_its_processes() {
     long_ago();
     assert!(lives().await, "a process of its machine runs");
     marked::end(&machine.id, Looks::Twice, PATIENCE).unwrap();
-    assert!(!lives().await);
+    set_clock(SystemTime::now() + hours);
+    assert!(!lives().await, "nothing of it lives, and it was created before this boot");
+    // Another machine was just created, and has no process yet.
+    host.launch(&pool, 1).await;
+    set_clock(SystemTime::now() - hours);
+    assert!(lives().await, "it was created a moment ago");
     host.local.teardown(&pool).await.unwrap();
     assert!(host.local.pools().await.unwrap().is_empty());
 }

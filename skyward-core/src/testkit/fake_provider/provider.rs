@@ -12,7 +12,7 @@ use super::take;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{MachineId, PoolId};
 use crate::provider::{
-    Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRecord,
+    Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Part, Place, PoolRecord,
     PoolRequest, Provider, Reason, Requirements, launch_each, terminate_each,
 };
 use crate::remote::Remote;
@@ -26,6 +26,10 @@ impl Provider for FakeProvider {
 
     async fn identity(&self) -> Result<String> {
         Ok("this process".to_owned())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        Vec::new()
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use skyward::error::{Error, ErrorKind};
 use skyward::ids::{MachineId, PoolId};
 use skyward::provider::{
-    Aws, Capabilities, LaunchBatch, Machine, MachineReport, MachineState, Offer, Place, PoolRecord, PoolRequest,
+    Aws, Capabilities, LaunchBatch, Machine, MachineReport, MachineState, Offer, Part, Place, PoolRecord, PoolRequest,
     Provider, Requirements,
 };
 use skyward::remote::Remote;
@@ -61,6 +61,10 @@ impl Provider for Watched {
 
     async fn identity(&self) -> skyward::Result<String> {
         self.aws.identity().await
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        self.aws.parts()
     }
 
     async fn offers(&self, requirements: &Requirements) -> skyward::Result<Vec<Offer>> {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::owner::Owner;
+use super::parts::PartRecord;
 use super::record::{Head, Intent, Record, VERSION, now};
 use super::{Ledger, NEW, cannot};
 use crate::error::{Error, ErrorKind, Result};
@@ -46,11 +47,14 @@ impl PoolLedger {
     /// If [`forget`](Self::forget) comes first, no file is created. Otherwise the file is created
     /// nevertheless, and `forget` removes it.
     pub(crate) async fn open(&self, ledger: Ledger, pool: &PoolId, provider: &dyn Provider) -> Result<()> {
+        let parts = PartRecord::all_of(provider).await;
+        let identity = if parts.is_empty() { Some(provider.identity().await?) } else { None };
         let head = Head {
             version: VERSION,
             pool: pool.clone(),
             provider: provider.name().to_owned(),
-            identity: Some(provider.identity().await?),
+            identity,
+            parts,
             owner: Owner::this(),
             at: now(),
         };

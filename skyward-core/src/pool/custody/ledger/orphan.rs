@@ -16,12 +16,26 @@ pub(crate) struct Orphan {
     pub(crate) page: Page,
     path: PathBuf,
     /// The file, which holds the lock.
-    _file: File,
+    file: File,
 }
 
 impl Orphan {
     pub(super) fn new(pool: PoolId, path: PathBuf, file: File, page: Page) -> Self {
-        Self { pool, page, path, _file: file }
+        Self { pool, page, path, file }
+    }
+
+    /// The error of a pool whose client may live on another machine: it ran there, and a file system
+    /// of several machines may not show its lock here.
+    pub(crate) fn lives_elsewhere(&self) -> Option<Error> {
+        let machine = self.page.head.as_ref()?.owner.other_machine()?;
+        if is_of_this_machine_alone(&self.file) {
+            return None;
+        }
+        let message = format!("its client ran on another machine, `{machine}`, and may live there");
+        Some(Error::new(ErrorKind::Identity, message).with_context("path", self.path.display()).with_hint(
+            "the record is kept, because the ledger is on a file system that may not show here who has locked it: \
+                 call `reap` on that machine, or `reap_expired` on any",
+        ))
     }
 
     /// How long to go on looking, `looked` after the first look, for machines that were requested
@@ -74,3 +88,14 @@ impl Orphan {
         }
     }
 }
+
+/// Whether a file is on a file system that no other machine can have mounted at the same time, so
+/// that all its locks are visible.
+fn is_of_this_machine_alone(file: &File) -> bool {
+    // The values are unsigned, in types that differ between processors.
+    rustix::fs::fstatfs(file).is_ok_and(|found| LOCAL.contains(&(found.f_type as u64 & 0xffff_ffff)))
+}
+
+/// The types (statfs(2)) of ext2 to ext4, XFS, Btrfs, tmpfs, overlays, ZFS, F2FS and bcachefs.
+const LOCAL: [u64; 8] =
+    [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0x2fc1_2fc1, 0xf2f5_2010, 0xca45_1a4e];

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::provider::client;
+
 /// A process of a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Owner {
@@ -10,13 +12,26 @@ pub(crate) struct Owner {
     started: Option<u64>,
     /// The boot id of its host.
     boot: Option<String>,
+    /// The machine that it runs on. Older versions did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    machine: Option<String>,
+    /// The name of its host, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
 }
 
 impl Owner {
     /// This process.
     pub(crate) fn this() -> Self {
         let pid = std::process::id();
-        Self { pid, started: started(pid), boot: boot() }
+        let (machine, host) = (Some(client::machine()), Some(client::host_name()));
+        Self { pid, started: started(pid), boot: boot(), machine, host }
+    }
+
+    /// The name of the other machine that the process runs or ran on, if this is another one.
+    pub(crate) fn other_machine(&self) -> Option<&str> {
+        let machine = self.machine.as_deref()?;
+        (machine != client::machine()).then(|| self.host.as_deref().unwrap_or(machine))
     }
 
     /// Whether the process still runs, as far as this host can tell.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::owner::Owner;
+use super::parts::PartRecord;
 use crate::ids::{LaunchId, MachineId, MachineNumber, PoolId};
 use crate::provider::Machine;
 use crate::spec::hex;
@@ -31,7 +32,10 @@ pub(crate) struct Head {
     pub(crate) version: u32,
     pub(crate) pool: PoolId,
     pub(crate) provider: String,
+    /// `None` for a provider with parts.
     pub(crate) identity: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) parts: Vec<PartRecord>,
     pub(crate) owner: Owner,
     pub(crate) at: u64,
 }
@@ -158,6 +162,6 @@ fn sum(json: &[u8]) -> String {
 
 /// The version that this code writes. The form of a line and the fields of the first record stay
 /// the same in all later versions.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// Hexadecimal digits of a checksum.
 const SUM: usize = 16;

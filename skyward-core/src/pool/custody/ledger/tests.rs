@@ -61,6 +61,7 @@ pub(in crate::pool) fn head(pool: &PoolId, provider: &str, identity: Option<&str
         pool: pool.clone(),
         provider: provider.into(),
         identity: identity.map(str::to_owned),
+        parts: Vec::new(),
         owner: Owner::this(),
         at: now(),
     })
@@ -202,7 +203,7 @@ fn a_ledger_of_a_newer_version_is_read_but_not_removed() {
     assert_eq!((orphan.page.newer(), orphan.page.intents.len(), orphan.page.damaged), (Some(VERSION + 1), 1, 0));
     let error = orphan.forget().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Ledger);
-    assert!(format!("{error:#}").contains("newer version: 3, but this client knows 2"), "{error}");
+    assert!(format!("{error:#}").contains("newer version: 4, but this client knows 3"), "{error}");
     assert_eq!(scratch.files(), 1);
 }
 
@@ -296,4 +297,48 @@ fn a_later_process_with_the_same_id_is_not_the_owner() {
     assert!(this.is_alive());
     let later = serde_json::to_string(&this).unwrap().replace("\"started\":", "\"started\":1");
     assert!(!serde_json::from_str::<Owner>(&later).unwrap().is_alive());
+}
+
+#[test]
+fn the_client_of_another_machine_is_known_as_such_and_no_name_matters() {
+    let this = Owner::this();
+    assert_eq!(this.other_machine(), None);
+    let json = serde_json::to_value(&this).unwrap();
+    let with = |field: &str, value: &str| {
+        let mut json = json.clone();
+        json[field] = value.into();
+        serde_json::from_value::<Owner>(json).unwrap()
+    };
+    assert_eq!(with("host", "renamed").other_machine(), None);
+    assert_eq!(with("boot", "earlier").other_machine(), None);
+    let other = serde_json::from_value::<Owner>({
+        let mut json = json.clone();
+        (json["machine"], json["host"]) = ("machine 0".into(), "desk".into());
+        json
+    });
+    assert_eq!(other.unwrap().other_machine(), Some("desk"));
+    // As an older version wrote it.
+    let older = serde_json::from_str::<Owner>(r#"{"pid":1,"started":1,"boot":"x"}"#).unwrap();
+    assert_eq!(older.other_machine(), None);
+}
+
+#[test]
+fn an_orphan_of_another_machine_is_ended_only_where_all_locks_are_visible() {
+    let (scratch, pool) = (Scratch::new(), PoolId::random());
+    let Record::Pool(mut first) = head(&pool, "local", None) else { unreachable!() };
+    let mut json = serde_json::to_value(&first.owner).unwrap();
+    (json["machine"], json["host"]) = ("machine 0".into(), "desk".into());
+    first.owner = serde_json::from_value(json).unwrap();
+    scratch.write(&pool, &lines(vec![Record::Pool(first)]));
+    // A folder for temporary files is on a disk of this machine.
+    assert!(scratch.orphan().lives_elsewhere().is_none());
+    // proc stands for a file system that several machines may have.
+    let page = std::mem::take(&mut scratch.orphan().page);
+    let file = File::open("/proc/self/stat").unwrap();
+    let error = Orphan::new(pool, "/shared/p.ledger".into(), file, page).lives_elsewhere().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Identity);
+    assert!(
+        format!("{error:#}").contains("`desk`") && error.hint().unwrap().contains("the record is kept"),
+        "{error:#}"
+    );
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::stream::{self, StreamExt};
 use tokio::time::Instant;
 
-use super::{AT_ONCE, Elsewhere, Ended, PATIENCE, Reaped, Unconfirmed};
+use super::{AT_ONCE, Elsewhere, Ended, Holders, PATIENCE, Reaped, Unconfirmed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::PoolId;
 use crate::pool::custody::cleanup::Cleanup;
@@ -60,7 +60,6 @@ pub async fn reap_expired(provider: Arc<dyn Provider>) -> Result<Reaped> {
 
 pub(super) async fn reap_expired_in(ledger: Ledger, provider: Arc<dyn Provider>) -> Result<Reaped> {
     let provider = Checked::new(provider);
-    let identity = provider.identity().await?;
     // The provider is queried before the ledger is read, because a pool that is listed was in its
     // client's ledger before.
     let listed = provider.pools().await?;
@@ -85,7 +84,7 @@ pub(super) async fn reap_expired_in(ledger: Ledger, provider: Arc<dyn Provider>)
     }
     // Release the locks of pools that are not ended here.
     drop(found);
-    let ends = expired.into_iter().map(|(record, orphan)| end(&provider, &identity, record, orphan));
+    let ends = expired.into_iter().map(|(record, orphan)| end(&provider, record, orphan));
     let mut ends = stream::iter(ends).buffer_unordered(AT_ONCE);
     while let Some(end) = ends.next().await {
         match end {
@@ -108,29 +107,33 @@ enum End {
     Failed(Unconfirmed),
 }
 
-async fn end(provider: &Checked, identity: &str, record: PoolRecord, orphan: Option<Orphan>) -> End {
+async fn end(provider: &Checked, record: PoolRecord, orphan: Option<Orphan>) -> End {
     let pool = record.pool.clone();
-    match end_expired(provider, identity, record, orphan).await {
+    match end_expired(provider, record, orphan).await {
         Ok(end) => end,
         Err(error) => End::Failed(Unconfirmed { pool, error }),
     }
 }
 
-async fn end_expired(provider: &Checked, identity: &str, record: PoolRecord, orphan: Option<Orphan>) -> Result<End> {
+async fn end_expired(provider: &Checked, record: PoolRecord, orphan: Option<Orphan>) -> Result<End> {
     // Ending other pools before this one takes time, so check again.
     if let Some(now) = provider.pools().await?.into_iter().find(|now| now.pool == record.pool)
         && !has_expired(&now, provider, SystemTime::now())
     {
         return Ok(End::Lives(elsewhere(now)));
     }
-    // If the record on file is about another provider, that provider must end the pool, so the
+    // If the record on file is also about another provider, that provider must end the rest, so the
     // record is kept.
-    let is_here = |orphan: &Orphan| {
-        let head = orphan.page.head.as_ref();
-        head.is_some_and(|head| head.provider == provider.name() && head.identity.as_deref() == Some(identity))
-    };
-    let orphan = orphan.filter(is_here);
-    let known = orphan.as_ref().map(|orphan| orphan.page.machines.clone()).unwrap_or_default();
+    let mut known = Vec::new();
+    let mut kept = None;
+    if let Some(orphan) = orphan
+        && let Some(head) = &orphan.page.head
+    {
+        let holders = Holders::among(head, &orphan.page.machines, &[Arc::new(provider.clone())]).await;
+        known = holders.found.into_iter().flat_map(|(_, machines)| machines).collect();
+        kept = holders.missing.is_none().then_some(orphan);
+    }
+    let orphan = kept;
     let cleanup = Cleanup::of_orphan(provider.clone(), record.pool.clone(), known);
     let gone = Mutex::new(Vec::new());
     let note = |machine: &crate::provider::Machine| {

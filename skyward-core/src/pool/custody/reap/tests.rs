@@ -2,6 +2,7 @@
 
 mod ends;
 mod left_alone;
+mod parts;
 mod unrecorded;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +12,7 @@ use async_trait::async_trait;
 use super::*;
 use crate::pool::custody::ledger::tests::{Record, Scratch, head, intent, lines, machine};
 use crate::provider::{
-    Capabilities, LaunchBatch, MachineReport, MachineState, Offer, Place, PoolRecord, PoolRequest, Requirements,
+    Capabilities, LaunchBatch, MachineReport, MachineState, Offer, Part, Place, PoolRecord, PoolRequest, Requirements,
 };
 use crate::remote::Remote;
 
@@ -36,6 +37,7 @@ pub(in crate::pool) struct Cloud {
     pools: Mutex<Vec<PoolRecord>>,
     /// Its pools have live machines from the second look on.
     revives: bool,
+    parts: Vec<Part>,
 }
 
 #[async_trait]
@@ -49,6 +51,9 @@ impl Provider for Cloud {
     async fn identity(&self) -> Result<String> {
         self.answers()?;
         Ok(self.identity.unwrap_or("here").to_owned())
+    }
+    fn parts(&self) -> Vec<Part> {
+        self.parts.clone()
     }
     async fn offers(&self, _: &Requirements) -> Result<Vec<Offer>> {
         Ok(Vec::new())

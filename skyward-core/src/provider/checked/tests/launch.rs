@@ -30,6 +30,9 @@ impl Provider for Market {
     async fn identity(&self) -> Result<String> {
         Ok("here".to_owned())
     }
+    fn parts(&self) -> Vec<Part> {
+        Vec::new()
+    }
     async fn offers(&self, _: &Requirements) -> Result<Vec<Offer>> {
         Ok(Vec::new())
     }

@@ -1,5 +1,5 @@
 # Claims a slot for a machine and starts its keeper. Earlier lines set: machine name launch pool
-# node keeping life lease period owner devices wanted ending keeper.
+# node keeping lasts lease period owner devices wanted ending keeper.
 eval "$ending"
 if [ "$((${#base} + 11))" -gt 60 ]; then
     fail "the path $base/$name has $((${#base} + 11)) bytes, but sockets below it allow at most 60: give the host a shorter folder"
@@ -16,7 +16,7 @@ fi
 
 # Ends what is left of this user's machines whose keeper was killed. One whose lease is still
 # renewed lives, and keeps its slot.
-for file in "$claims"/slot-*; do
+for file in "$claims"/slot-* "$before"/slot-*; do
     if is_record "$file" && ! held "$file"; then
         look_up "$file" machine
         left=$said
@@ -26,6 +26,27 @@ for file in "$claims"/slot-*; do
         fi
     fi
 done
+
+# Removes what earlier boots of this host have left. Clones of it may share its id and this folder,
+# but not its name as well; what may be a clone's stays.
+origin="$machine_id $node_name"
+for left in "$base"/claims/*/origin; do
+    left=${left%/origin}
+    case ${left##*/} in "$boot".*) continue ;; esac
+    [ -n "$boot" ] && [ -n "$machine_id" ] || continue
+    { read -r said <"$left/origin"; } 2>/dev/null || continue
+    [ "$said" = "$origin" ] || continue
+    for file in "$left"/slot-*; do
+        if is_record "$file"; then
+            ! held "$file" || continue 2
+            look_up "$file" machine
+            folder_of "$said"
+            rm -rf "$folder"
+        fi
+    done
+    rm -rf "$left"
+done
+[ -e "$claims/origin" ] || echo "$origin" >"$claims/origin"
 folder=$base/$name
 
 enter_room
@@ -34,7 +55,7 @@ slot=0
 free=
 while [ "$slot" -lt "$slots" ]; do
     look_up_user "$slot"
-    file=$claims/slot-$slot
+    look_up_slot "$slot"
     # A slot that could not be cleaned up is not free.
     if is_record "$file"; then
         look_up "$file" machine
@@ -60,7 +81,7 @@ if [ "$wanted" -gt 0 ]; then
     done <<EOF
 $elsewhere
 EOF
-    for file in "$claims"/slot-*; do
+    for file in "$claims"/slot-* "$before"/slot-*; do
         if is_record "$file"; then
             look_up "$file" devices
             taken=$taken,$said
@@ -118,11 +139,11 @@ give_up() {
 }
 trap give_up EXIT
 
-# The end of its life, on the clock that begins with the boot.
+# Its beginning and its end, on the clock that begins with the boot.
+look_up_uptime
 ends=
-if [ "$life" -gt 0 ]; then
-    look_up_uptime
-    ends=${uptime:+$((uptime + life))}
+if [ "$lasts" -gt 0 ]; then
+    ends=${uptime:+$((uptime + lasts))}
 fi
 
 # Writes a file. A shell's own printf may not report why it cannot.
@@ -137,7 +158,7 @@ node $node
 slot $free
 devices $given
 address ${address:-127.0.0.1}
-boot $boot
+born ${uptime:-0}
 period $period
 lease $lease
 owner $owner

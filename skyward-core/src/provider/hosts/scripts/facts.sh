@@ -22,7 +22,7 @@ fi
 look_elsewhere
 slot=0
 while [ "$slot" -lt "$slots" ]; do
-    file=$claims/slot-$slot
+    look_up_slot "$slot"
     look_up_user "$slot"
     if [ -n "$user" ]; then
         echo "skyward-taken $slot user $user"

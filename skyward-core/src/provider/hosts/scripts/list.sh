@@ -1,5 +1,5 @@
 # Prints the machines of a pool. Earlier lines set: pool.
-for file in "$claims"/slot-*; do
+for file in "$claims"/slot-* "$before"/slot-*; do
     is_record "$file" || continue
     look_up "$file" pool
     [ "$said" = "$pool" ] || continue

@@ -1,10 +1,10 @@
-# Where claims and machines are on this host. Earlier lines set: base slots.
+# Where claims and machines are on this host. Earlier lines set: base slots expected.
 #
 # A claim has two locks, and the machine's keeper holds both.
 #
 # 1. The record of the claim, `slot-N`, is a file in a folder that only this user can enter. Its
-#    lock says that the machine lives. It is below the identity of the host, because several hosts
-#    may share a home.
+#    lock says that the machine lives. It is below the host's boot, because several hosts may share
+#    a home, and no process outlives a boot.
 # 2. Where the host names no folder, the second lock keeps other users from the slot: an empty
 #    folder of this user in a sticky folder of root's, named after the slot, the user and the
 #    accelerators. It is a folder because creating one follows no link, and opening one as `NAME/.`
@@ -41,20 +41,36 @@ if [ -z "$base" ]; then
     [ "$room" != none ] || fail "claims need a sticky folder of root's that you may write to, but neither /run/lock nor /tmp is one: give the host a folder of its own"
 fi
 
-# Machine ids may outlive a boot, processes do not. Clones of a host may share its id, but not its
-# name as well.
-for file in /etc/machine-id /sys/class/dmi/id/product_uuid; do
-    identity=
-    { read -r identity <"$file"; } 2>/dev/null || :
-    case $identity in
-        '' | *[!0-9A-Fa-f-]*) identity=none ;;
-        *) break ;;
-    esac
+# What identifies this host and what its processes can see: neither a name nor an address.
+machine_id=
+for file in /etc/machine-id /var/lib/dbus/machine-id; do
+    { read -r machine_id <"$file"; } 2>/dev/null || :
+    # systemd writes `uninitialized` where the machine has no id yet.
+    case $machine_id in *[!0-9a-f]*) machine_id= ;; esac
+    [ "${#machine_id}" != 32 ] || break
+    machine_id=
 done
+boot=
+{ read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null || :
 read -r node_name </proc/sys/kernel/hostname
-read -r boot </proc/sys/kernel/random/boot_id
-case $node_name$identity in */*) fail "the name of this host contains a slash: $node_name" ;; esac
-claims=$base/claims/$node_name.$identity
+case $node_name in */*) node_name=none ;; esac
+# The folder without links, and the namespace of process ids.
+space=$(readlink -m -- "$base" /proc/self/ns/pid) || space=$base
+at=${space%%
+*}
+space=${space##*[!0-9]pid:\[}
+space=${space%]}
+case $space in '' | *[!0-9]*) space=0 ;; esac
+life=${boot:-none}.$space
+# A host without an id of its own is identified by its boot.
+host="${machine_id:-$life} $me $at"
+printf 'skyward-host %s %s\n' "$life" "$host"
+[ -z "$expected" ] || [ "$expected" = "$host" ] || exit 76
+
+# A boot is the life of all processes that see each other. Clones of a host have boots of their own.
+claims=$base/claims/$life
+# Where older versions of this library keep their claims.
+before=$base/claims/$node_name.${machine_id:-none}
 
 # Whether the folder of all this user's claims exists and belongs to nobody else. It checks the name
 # itself, so a link does not count. Nobody can replace what belongs to this user in a folder that is
@@ -136,13 +152,19 @@ look_up() {
 
 # Looks up the file with the record of a machine: `file`.
 look_up_machine() {
-    for file in "$claims"/slot-*; do
+    for file in "$claims"/slot-* "$before"/slot-*; do
         if is_record "$file"; then
             look_up "$file" machine
             [ "$said" != "$1" ] || return 0
         fi
     done
     file=
+}
+
+# Looks up the file of slot $1: `file`, with a record if the slot has one.
+look_up_slot() {
+    file=$before/slot-$1
+    is_record "$file" || file=$claims/slot-$1
 }
 
 # The folder of a machine, which no record contains.
@@ -154,31 +176,54 @@ folder_of() {
 }
 
 # Whether the lease of the machine with this record and folder was renewed a moment ago, so that the
-# machine lives. Both times are of the same file system.
+# machine lives without its keeper.
 is_renewed() {
-    look_up "$1" boot
-    [ "$said" = "$boot" ] && [ -e "$2/lease" ] || return 1
+    [ -e "$2/lease" ] || return 1
+    look_up "$1" born
+    if [ -z "$said" ]; then
+        # An older version renews leases by a clock that can be set, so only `reap` ends its
+        # machines before the host's next boot.
+        look_up "$1" boot
+        [ "$said" = "$boot" ]
+        return
+    fi
     look_up_remaining "$1"
     [ "${remaining:-1}" -gt 0 ] || return 1
+    look_up_renewal "$2"
+    [ -n "$renewal" ] || return 1
     look_up "$1" period
-    : >"$claims/now"
-    set -- "$said" $(stat -c %Y "$claims/now" "$2/lease" 2>/dev/null)
-    [ "$#" = 3 ] || return 1
-    # A clock that was set back must not let it live for ever.
-    age=$(($2 - $3))
-    [ "${age#-}" -le "$1" ]
+    [ "$((uptime - renewal))" -le "$((said * 100))" ]
+}
+
+# Looks up when the lease of the machine in folder $1 was renewed last: `renewal`, in hundredths of a
+# second since the boot, empty where nobody has renewed it. A renewal sets the time of the file to
+# the host's uptime, because any other clock can be set. Also looks up `uptime`.
+look_up_renewal() {
+    look_up_uptime
+    to_hundredths "$(LC_ALL=C stat -c %.2Y -- "$1/lease" 2>/dev/null)"
+    renewal=$hundredths
+    # A time in the future is no renewal: that clock cannot be set.
+    if [ "${renewal:-0}" = 0 ] || [ "$renewal" -gt "$((${uptime:-0} + 100))" ]; then
+        renewal=
+    fi
+}
+
+# Converts seconds with two digits behind the point: `hundredths`, empty where it is no such number.
+to_hundredths() {
+    case $1 in
+        *[!0-9.]* | *.*.*) hundredths= ;;
+        # As a number of its own the fraction would be read as an octal one.
+        [0-9]*.??) hundredths=$((${1%.*} * 100 + 1${1#*.} - 100)) ;;
+        *) hundredths= ;;
+    esac
 }
 
 # Looks up how long this host is up, in hundredths of a second: `uptime`, empty where unknown.
 look_up_uptime() {
     uptime=
     { read -r uptime rest </proc/uptime; } 2>/dev/null || :
-    case $uptime in
-        *[!0-9.]* | *.*.*) uptime= ;;
-        # As a number of its own the fraction would be read as an octal one.
-        [0-9]*.??) uptime=$((${uptime%.*} * 100 + 1${uptime#*.} - 100)) ;;
-        *) uptime= ;;
-    esac
+    to_hundredths "$uptime"
+    uptime=$hundredths
 }
 
 # Looks up the rest of the life of the machine with this record, in hundredths of a second:

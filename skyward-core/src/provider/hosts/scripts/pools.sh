@@ -1,7 +1,7 @@
 # Prints the pools of which this user has something here: for each claim the pool, its owner, the
 # lease in milliseconds, and the age: empty where its machine lives, otherwise how many seconds ago
 # it did.
-for file in "$claims"/slot-*; do
+for file in "$claims"/slot-* "$before"/slot-*; do
     is_record "$file" || continue
     look_up "$file" machine
     machine=$said
@@ -12,10 +12,10 @@ for file in "$claims"/slot-*; do
             found=$(members "$machine") || fail "no process can be started to look for those of the machine"
             [ -n "$found" ] || continue
         fi
-        # The keeper touches the record regularly. Both times are of the same file system.
-        : >"$claims/now"
-        times=$(stat -c %Y "$claims/now" "$file") || continue
-        age=$((${times%%[!0-9]*} - ${times##*[!0-9]}))
+        # Its last renewal, or else its beginning. A machine of an earlier boot died before this one.
+        look_up_renewal "$folder"
+        look_up "$file" born
+        age=$(((${uptime:-0} - ${renewal:-${said:-0}}) / 100))
         [ "$age" -ge 0 ] || age=0
     fi
     for key in pool owner lease; do

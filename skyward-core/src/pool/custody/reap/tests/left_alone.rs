@@ -16,7 +16,7 @@ async fn a_pool_of_a_newer_version_is_reported_and_keeps_no_other_from_being_end
     assert_eq!((reaped.ended.len(), reaped.unconfirmed.len()), (1, 1), "{reaped}");
     assert_eq!(reaped.unconfirmed[0].pool, newer);
     let text = format!("{:#}", reaped.unconfirmed[0].error);
-    assert!(text.contains("written by a newer version: 3, but this client knows 2"), "{text}");
+    assert!(text.contains("written by a newer version: 4, but this client knows 3"), "{text}");
     assert!(text.contains("`reap` with the newer version"), "{text}");
     assert_eq!(scratch.read(&newer), written);
     assert_eq!(scratch.files(), 1);
