@@ -40,6 +40,7 @@ def around_app(config: Mapping[str, Any]) -> Iterator[None]:
     with environment({**world.variables(info, on_cpu=not info.accelerators), **config["fsdp"]}):
         if config["cuda"]:
             world.take_device(info, "nccl")
+        world.share_port(info)
         timeout = float(config["timeout"])
         meet(info, timeout, time.monotonic() + timeout, service=False)
         # No `finally`: leaving may wait for the other ranks, which would then wait for a failed

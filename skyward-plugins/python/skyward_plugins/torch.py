@@ -36,6 +36,7 @@ def around_app(config: Mapping[str, Any]) -> Iterator[None]:
                 "torch.distributed already has a process group, which the torch plugin creates itself: remove the "
                 "other call to init_process_group"
             )
+        world.share_port(info)
         world.join(info, config["collectives"], float(config["timeout"]), config["collective_timeout"])
         # No `finally`: the ranks may wait for each other when they leave. A rank that has failed
         # must not: the others may wait for it in a collective, and would never leave.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
+import sys
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from .._cluster import InstanceInfo
-from ._meet import listener, meet
+from ._meet import bound, listener, meet
 
 TIMEOUT = 240.0
 """Seconds within which all workers must meet. A pool allows hooks more time, so the error here
@@ -92,6 +95,43 @@ def _store(info: InstanceInfo, timeout: float) -> Any:
     # From here on, torch's default applies to the time that a collective waits for the store.
     store.set_timeout(timedelta(minutes=5))
     return store
+
+
+def share_port(info: InstanceInfo) -> None:
+    """On rank 0, let the stores that torch makes by itself listen at the rendezvous port.
+
+    `init_process_group` without a store makes one at MASTER_ADDR and MASTER_PORT, as `Trainer` and
+    Accelerate use it. torch binds the port on all addresses and without SO_REUSEPORT, which the
+    agent's reservation excludes.
+    """
+    if info.global_worker_index != 0:
+        return
+    import torch.distributed  # noqa: F401
+
+    rendezvous: Any = sys.modules["torch.distributed.rendezvous"]
+    if not isinstance(rendezvous.TCPStore, _Stores):
+        rendezvous.TCPStore = _Stores(rendezvous.TCPStore, info)
+
+
+class _Stores:
+    """Makes torch's stores; the one at the rendezvous port gets a socket that is bound to it."""
+
+    def __init__(self, make: Callable[..., Any], info: InstanceInfo) -> None:
+        self._make = make
+        self._place = (info.head_addr, info.head_port)
+
+    def __call__(
+        self, host_name: str, port: int, world_size: int | None = None, is_master: bool = False, *rest: Any, **more: Any
+    ) -> Any:
+        if not is_master or (host_name, port) != self._place:
+            return self._make(host_name, port, world_size, is_master, *rest, **more)
+        with bound(host_name, port) as server:
+            given = os.dup(server.fileno())
+            store = self._make(host_name, port, world_size, is_master, *rest, master_listen_fd=given, **more)
+            # Not if a server of this process listens at the port already, which then serves both.
+            if not server.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                os.close(given)
+        return store
 
 
 def device_index(info: InstanceInfo, visible: int) -> int:

@@ -82,3 +82,4 @@ def set_world(info: InstanceInfo, on_cpu: bool) -> None:
     """Set the variables through which PyTorch, and packages based on it, find the world."""
     _world.join()
     set_environment(_torch_world.variables(info, on_cpu))
+    _torch_world.share_port(info)
