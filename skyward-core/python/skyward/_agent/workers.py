@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 from collections.abc import Iterable, Mapping, Sequence
-from time import monotonic
 from typing import Any, Final, Protocol
 
 from .._messages import StartSpec
 from . import tree
+from .ending import end
+from .log import log
 from .memory import OutOfMemory
 from .process import StartError, Worker
 
-_ROUNDS: Final = 64
-"""The most searches of the process table: processes may fork while they are being killed."""
-_LAST: Final = 5.0
+_REMAINS: Final = 1.0
+"""Seconds that the agent spends on ending what a child has left behind."""
+_LAST: Final = 10.0
 """Seconds that the agent spends on ending its processes; a process that lives longer hangs in the
-kernel.
+kernel, belongs to another user, or starts others too fast.
 """
+_SHOWN: Final = 20
+"""The most processes that a line of the log names."""
 
 
 class Refusal(Exception):
@@ -139,37 +141,36 @@ class Workers:
         marks = {child.mark.encode() for child in ended}
         alive = {worker.pid for worker in self.alive()} - groups
         others = {child.pid for child in self._others} - groups
-        for _ in range(_ROUNDS):
-            table = tree.processes()
-            living = alive | others
+        living = alive | others
+
+        def left_behind(table: Mapping[int, tree.Process]) -> set[int]:
             below_living = tree.descendants(living, table) | living
             # A process whose parent has ended is a child of the agent now. It belonged to an ended
             # worker if its group or mark says so, and in any case if no worker is alive to which it
             # could belong.
             strays = tree.descendants([os.getpid()], table) - below_living
             doomed = {p for p, found in table.items() if found.group in groups and p not in below_living}
-            doomed |= tree.marked(marks, strays) if alive else strays
-            doomed = {p for p in doomed if p in table and table[p].state != "Z"}
-            if not doomed:
-                return
-            tree.kill(doomed, table)
-            self._reap_strays()
+            return doomed | (tree.marked(marks, strays) if alive else strays)
+
+        self._report(end(left_behind, _REMAINS, self._reap_strays), _REMAINS)
 
     def end_all(self) -> None:
         """Kill all processes below the agent, and all that carry this machine's mark."""
         mark = {f"SKYWARD_MACHINE={self._machine}".encode()} if self._machine else set()
         for worker in self.alive():
-            worker.signal(signal.SIGKILL)
-        until = monotonic() + _LAST
-        while monotonic() < until:
-            table = tree.processes()
-            found = tree.descendants([os.getpid()], table) | tree.marked(mark, table)
-            found = {p for p in found if table[p].state != "Z"} - {os.getpid()}
-            if not found:
-                return
-            tree.kill(found, table)
-            self._reap_strays()
-            select.select((), (), (), 0.002)
+            worker.is_killed = True
+            tree.kill_group(worker.pid)
+
+        def all_of_machine(table: Mapping[int, tree.Process]) -> set[int]:
+            return (tree.descendants([os.getpid()], table) | tree.marked(mark, table)) - {os.getpid()}
+
+        self._report(end(all_of_machine, _LAST, self._reap_strays), _LAST)
+
+    @staticmethod
+    def _report(left: set[int], seconds: float) -> None:
+        if left:
+            shown = " ".join(map(str, sorted(left)[:_SHOWN]))
+            log(f"{len(left)} processes did not end within {seconds:g} s of SIGKILL: {shown}")
 
     def _reap_strays(self) -> None:
         """Reap killed orphans; `reap` handles the ends of workers and other children."""
