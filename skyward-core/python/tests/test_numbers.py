@@ -87,12 +87,12 @@ def test_a_number_that_is_another_processes_now_is_not_killed(
         table = tree.processes()
         known = table[sleeper.pid]
         assert (known.parent, known.group) == (os.getpid(), os.getpgrp())
-        tree.kill([sleeper.pid], {sleeper.pid: known._replace(start=known.start - 1)})
+        tree.send({sleeper.pid: known._replace(start=known.start - 1)}, signal.SIGKILL)
         assert sleeper.poll() is None
-        tree.kill([sleeper.pid], table)
+        tree.send({sleeper.pid: known}, signal.SIGKILL)
         assert sleeper.wait(DEADLINE) == -signal.SIGKILL
         # The process id is free now.
-        tree.kill([sleeper.pid], table)
+        tree.send({sleeper.pid: known}, signal.SIGKILL)
     finally:
         sleeper.kill()
         sleeper.wait()

@@ -63,8 +63,10 @@ pub struct Keeper {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeeperEnd {
-    /// The keeper kills the processes whose environment has the variable `SKYWARD_MACHINE` with
-    /// this value, and all their descendants, and removes the machine's folder.
+    /// The keeper kills the processes of its own user whose environment has the variable
+    /// `SKYWARD_MACHINE` with this value, and all their descendants, and removes the machine's
+    /// folder. A process of another user belongs to the machine if its environment has
+    /// `SKYWARD_MACHINE_KEY` with the first line of the file `key` in that folder.
     Processes {
         /// The value: the machine's id.
         mark: String,
@@ -180,6 +182,9 @@ pub(crate) const ENDING: &str = include_str!("scripts/ending.sh");
 
 /// The environment variable that names the machine a process belongs to.
 pub(crate) const MARK: &str = "SKYWARD_MACHINE";
+
+/// The environment variable with the key of the machine a process belongs to.
+pub(crate) const KEY: &str = "SKYWARD_MACHINE_KEY";
 
 /// The file in a machine's folder whose changes renew its lease.
 pub(crate) const LEASE_FILE: &str = "lease";

@@ -4,6 +4,7 @@ mod claims;
 mod folders;
 mod held;
 pub(super) mod host;
+mod key;
 mod marked;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use async_trait::async_trait;
 use self::claims::DEVICES;
 use self::folders::Folders;
 use self::host::Look;
-use self::marked::Looks;
+use self::marked::Marks;
 use super::models::{UnsaidMemory, serves};
 use super::{
     Architecture, Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Part, Place,
@@ -27,8 +28,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{MachineId, PoolId};
 use crate::remote::{Process, Remote};
 
-/// Nodes on this host (Linux). Each node is a folder, a loopback address, and the processes that
-/// carry the node's mark in their environment.
+/// Nodes on this host (Linux). Each node is a folder, a loopback address, and the processes of this
+/// user that carry the node's mark in their environment, with their descendants.
 ///
 /// The folders are in `$SKYWARD_RUNTIME_DIR`, or else in `skyward-<user id>` in `$XDG_RUNTIME_DIR`
 /// or the folder for temporary files. Each node has an address of its own in 127.0.0.0/8. Nodes
@@ -118,11 +119,12 @@ impl Local {
         let (folders, machine) = (self.folders(), machine.clone());
         blocking(move || {
             let folder = folders.machine(&machine)?;
-            end(&machine, Looks::Twice)?;
+            let marks = Marks::of(&machine, &folder);
+            end(&machine, &marks)?;
             folders.remove(&folder)?;
             // Nothing can be started in a removed folder; this ends what was started just before
             // the removal.
-            end(&machine, Looks::Once)
+            end(&machine, &marks)
         })
         .await
     }
@@ -194,7 +196,12 @@ impl Provider for Local {
             let message = format!("the machine {} is gone: its folder {} does not exist", machine.id, folder.display());
             return Err(Error::new(ErrorKind::Provider, message));
         }
-        let process = Process::new().inherit(&self.inherited).env(marked::MARK, machine.id.as_str()).folder(folder);
+        let key = key::make(&folder).map_err(|error| {
+            let message = format!("cannot write the key of the machine {} into {}", machine.id, folder.display());
+            Error::new(ErrorKind::Provider, message).with_source(error)
+        })?;
+        let process = Process::new().inherit(&self.inherited).folder(folder);
+        let process = process.env(marked::MARK, machine.id.as_str()).env(marked::KEY, key);
         // Other nodes share this host: a node that asked for no accelerator sees none.
         let devices = machine.facts.get(DEVICES).map_or("", String::as_str);
         Ok(Box::new(process.env(DEVICES, devices)))
@@ -247,13 +254,15 @@ fn fitted(mut offer: Offer, requirements: &Requirements) -> Option<Offer> {
     requirements.are_met_by(&offer).then_some(offer)
 }
 
-fn end(machine: &MachineId, looks: Looks) -> Result<()> {
-    marked::end(machine, looks, PATIENCE).map_err(|left| {
-        let ids: Vec<_> = left.iter().map(u32::to_string).collect();
-        Error::new(ErrorKind::Provider, format!("processes of the machine {machine} did not end within {PATIENCE:?}"))
+fn end(machine: &MachineId, marks: &Marks) -> Result<()> {
+    marks.end(PATIENCE).map_err(|left| {
+        let ids: Vec<_> = left.iter().take(SHOWN).map(u32::to_string).collect();
+        let (count, what) = (left.len(), format!("processes of the machine {machine} did not end within {PATIENCE:?}"));
+        Error::new(ErrorKind::Provider, format!("{count} {what}"))
             .with_context("processes", ids.join(" "))
             .with_hint(format!(
-                "they may be waiting for a disk or a driver: `ps -o pid,stat,wchan,args -p {}`",
+                "they may be waiting for a disk or a driver, belong to another user, or start others faster than they \
+                 can be ended: `ps -o pid,user,stat,wchan,args -p {}`",
                 ids.join(",")
             ))
             .temporary()
@@ -272,6 +281,8 @@ pub(super) const ACCELERATORS_TAKEN: &str =
     "wait for the end of a pool that has accelerators of the host, or ask for fewer nodes or accelerators on each";
 /// How long processes may take to disappear after SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The most processes that an error names.
+const SHOWN: usize = 20;
 
 #[cfg(test)]
 mod tests;

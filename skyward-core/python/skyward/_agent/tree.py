@@ -6,7 +6,7 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final, NamedTuple
 
 _SUBREAPER: Final = 36
@@ -41,10 +41,30 @@ def die_with(parent: int) -> None:
 
 def processes() -> dict[int, Process]:
     """Return all visible processes by process id."""
-    if not _LINUX:
-        return {}
-    listed = ((int(name), process(int(name))) for name in os.listdir("/proc") if name.isdigit())
-    return {pid: found for pid, found in listed if found is not None}
+    return look(lambda *_: None)[0]
+
+
+def look(see: Callable[[int, Process], None]) -> tuple[dict[int, Process], bool]:
+    """Read the process table.
+
+    Args:
+        see: called for each process as soon as it was read, the youngest first: a process that only
+            starts another one lives for a moment.
+
+    Returns:
+        all visible processes by process id, and whether one was listed and then gone: it may have
+        had a child that was not listed.
+    """
+    table: dict[int, Process] = {}
+    is_unclear = False
+    for pid in sorted((int(name) for name in os.listdir("/proc") if name.isdigit()), reverse=True) if _LINUX else ():
+        found = process(pid)
+        if found is None:
+            is_unclear = True
+        else:
+            table[pid] = found
+            see(pid, found)
+    return table, is_unclear
 
 
 def process(pid: int) -> Process | None:
@@ -56,6 +76,15 @@ def process(pid: int) -> Process | None:
     except OSError:
         return None
     return Process(int(fields[1]), int(fields[2]), fields[0].decode(), int(fields[19]))
+
+
+def youngest() -> int | None:
+    """Return the id of the process that was started last, which may have ended; None if unknown."""
+    try:
+        with open("/proc/loadavg", "rb", buffering=0) as file:
+            return int(file.read(128).split()[4])
+    except (OSError, IndexError, ValueError):
+        return None
 
 
 def descendants(roots: Iterable[int], table: Mapping[int, Process]) -> set[int]:
@@ -74,16 +103,30 @@ def descendants(roots: Iterable[int], table: Mapping[int, Process]) -> set[int]:
 
 
 def marked(marks: set[bytes], pids: Iterable[int]) -> set[int]:
-    """Return the processes whose environment at their start had one of these `NAME=value`."""
+    """Return the processes whose environment at their start had one of these `NAME=value`.
+
+    Only processes whose real user is that of this process count: root can read the environment of
+    all processes, and every user can start processes with any environment.
+    """
     found: set[int] = set()
     for pid in pids if marks else ():
         try:
             with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
-                if not marks.isdisjoint(file.read(1 << 20).split(b"\0")):
-                    found.add(pid)
+                is_marked = not marks.isdisjoint(file.read(1 << 20).split(b"\0"))
+            if is_marked and _real_user(pid) == os.getuid():
+                found.add(pid)
         except OSError:
             continue
     return found
+
+
+def _real_user(pid: int) -> int | None:
+    """Return who has started a process, also where its program runs as another user."""
+    with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+        for line in file.read(4096).splitlines():
+            if line.startswith(b"Uid:"):
+                return int(line.split()[1])
+    return None
 
 
 def is_tracker(pid: int) -> bool:
@@ -124,20 +167,24 @@ def has_exited(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
-def kill(pids: Iterable[int], table: Mapping[int, Process]) -> None:
-    """Send SIGKILL to these processes of the table; processes that are gone are skipped."""
-    for pid in pids:
+def send(table: Mapping[int, Process], number: int, apart: Container[int] = ()) -> None:
+    """Send a signal to these processes, and to the groups that they lead and that are not kept apart.
+
+    All of a group get it at once, so that none can fork meanwhile. Processes that are gone, or that
+    belong to another user and refuse it, are skipped.
+    """
+    for pid, known in table.items():
         try:
-            _kill(pid, table[pid])
+            _send(pid, known, number, known.group == pid and pid > 1 and pid not in apart)
         except OSError:
             pass
 
 
-def _kill(pid: int, known: Process) -> None:
-    """Send SIGKILL, unless the process id was reused since the table was read."""
+def _send(pid: int, known: Process, number: int, to_group: bool) -> None:
+    """Send a signal, unless the process id was reused since the table was read."""
     try:
-        # The descriptor stands for one process: the process that is compared is the one that is
-        # killed.
+        # The descriptor stands for one process: the process that is compared is the one that gets
+        # the signal.
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         return
@@ -147,10 +194,12 @@ def _kill(pid: int, known: Process) -> None:
         now = process(pid)
         if now is None or now.start != known.start:
             return
+        if to_group:
+            os.killpg(pid, number)
         if descriptor is None:
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
         else:
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            signal.pidfd_send_signal(descriptor, number)
     finally:
         if descriptor is not None:
             os.close(descriptor)

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 from collections.abc import Iterable, Mapping, Sequence
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Final, Protocol
 
 from .._messages import StartSpec
 from . import tree
+from .ending import end
+from .log import log
 from .memory import OutOfMemory
 from .process import StartError, Worker
 
-_ROUNDS: Final = 64
-"""The most searches of the process table: processes may fork while they are being killed."""
-_LAST: Final = 5.0
+_REMAINS: Final = 1.0
+"""Seconds that the agent spends on ending what a child has left behind."""
+_LAST: Final = 10.0
 """Seconds that the agent spends on ending its processes; a process that lives longer hangs in the
-kernel.
+kernel, belongs to another user, or starts others too fast.
 """
 _TRACKING: Final = 1.0
 """The most seconds that a resource tracker gets to remove what it holds, once its worker has ended."""
+_PAUSE: Final = 0.002
+_SHOWN: Final = 20
+"""The most processes that a line of the log names."""
 
 
 class Refusal(Exception):
@@ -142,7 +146,7 @@ class Workers:
         """Kill the resource trackers whose time is over."""
         for pid, (known, until) in list(self._trackers.items()):
             if now >= until:
-                tree.kill([pid], {pid: known})
+                tree.send({pid: known}, signal.SIGKILL)
                 del self._trackers[pid]
 
     def _end_trees(self, ended: Sequence[Child]) -> None:
@@ -154,60 +158,55 @@ class Workers:
         marks = {child.mark.encode() for child in ended}
         alive = {worker.pid for worker in self.alive()} - groups
         others = {child.pid for child in self._others} - groups
-        # The groups that were not killed as a whole, because of a tracker that has time.
-        whole = set(groups)
-        for _ in range(_ROUNDS):
-            table = tree.processes()
-            living = alive | others
+        living = alive | others
+
+        def left_behind(table: Mapping[int, tree.Process]) -> set[int]:
             below_living = tree.descendants(living, table) | living
             # A process whose parent has ended is a child of the agent now. It belonged to an ended
             # worker if its group or mark says so, and in any case if no worker is alive to which it
             # could belong.
             strays = tree.descendants([os.getpid()], table) - below_living
             doomed = {p for p, found in table.items() if found.group in groups and p not in below_living}
-            doomed |= tree.marked(marks, strays) if alive else strays
-            doomed = {p for p in doomed if p in table and table[p].state != "Z"}
-            tracking = self._tracking(doomed, table)
-            for group in whole - {table[p].group for p in tracking}:
-                tree.kill_group(group)
-                whole.discard(group)
-            doomed -= tracking
-            if not doomed:
-                return
-            tree.kill(doomed, table)
-            self._reap_strays()
-        for group in whole:
-            tree.kill_group(group)
+            return doomed | (tree.marked(marks, strays) if alive else strays)
 
-    def _tracking(self, doomed: Iterable[int], table: Mapping[int, tree.Process]) -> set[int]:
-        """Return which of these processes are resource trackers that still have time."""
-        now, found = monotonic(), set()
-        for pid in doomed:
-            known, until = self._trackers.get(pid, (None, 0.0))
-            if known is None or known.start != table[pid].start:
-                if not tree.is_tracker(pid):
-                    continue
-                until = now + _TRACKING
-                self._trackers[pid] = (table[pid], until)
-            if now < until:
-                found.add(pid)
-        return found
+        self._report(end(left_behind, _REMAINS, self._reap_strays, self._has_time), _REMAINS)
+
+    def _has_time(self, pid: int, found: tree.Process) -> bool:
+        """Return whether a process is a resource tracker that may go on for a while."""
+        known, until = self._trackers.get(pid, (None, 0.0))
+        if known is None or known.start != found.start:
+            if not tree.is_tracker(pid):
+                return False
+            until = monotonic() + _TRACKING
+            self._trackers[pid] = (found, until)
+        return monotonic() < until
 
     def end_all(self) -> None:
         """Kill all processes below the agent, and all that carry this machine's mark."""
         mark = {f"SKYWARD_MACHINE={self._machine}".encode()} if self._machine else set()
         for worker in self.alive():
-            worker.signal(signal.SIGKILL)
-        until = monotonic() + _LAST
-        while monotonic() < until:
-            table = tree.processes()
-            found = tree.descendants([os.getpid()], table) | tree.marked(mark, table)
-            found = {p for p in found if table[p].state != "Z"} - {os.getpid()}
-            if not found:
-                return
-            tree.kill(found - self._tracking(found, table), table)
+            worker.is_killed = True
+
+        def all_of_machine(table: Mapping[int, tree.Process]) -> set[int]:
+            return (tree.descendants([os.getpid()], table) | tree.marked(mark, table)) - {os.getpid()}
+
+        end(all_of_machine, _LAST, self._reap_strays, self._has_time)
+        until = self.due()
+        while until is not None and monotonic() < until and self._are_tracking():
+            sleep(_PAUSE)
             self._reap_strays()
-            select.select((), (), (), 0.002)
+        self._report(end(all_of_machine, _LAST, self._reap_strays), _LAST)
+
+    def _are_tracking(self) -> bool:
+        """Return whether a resource tracker still lives."""
+        now = ((known, tree.process(pid)) for pid, (known, _) in self._trackers.items())
+        return any(found is not None and found.start == known.start and found.state != "Z" for known, found in now)
+
+    @staticmethod
+    def _report(left: set[int], seconds: float) -> None:
+        if left:
+            shown = " ".join(map(str, sorted(left)[:_SHOWN]))
+            log(f"{len(left)} processes did not end within {seconds:g} s of SIGKILL: {shown}")
 
     def _reap_strays(self) -> None:
         """Reap killed orphans; `reap` handles the ends of workers and other children."""

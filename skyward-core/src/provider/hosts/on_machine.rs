@@ -68,8 +68,9 @@ impl Remote for OnMachine {
     }
 }
 
-/// Runs a command within the machine's folder.
+/// Runs a command within the machine's folder, with the machine's key in its environment.
 const ENTER: &str = r#"cd "$0" 2>/dev/null || { echo "skyward: the machine is gone" >&2; exit 127; }
+{ read -r SKYWARD_MACHINE_KEY <key && export SKYWARD_MACHINE_KEY; } 2>/dev/null
 command -v "$1" >/dev/null 2>&1 || { echo "skyward: no such program" >&2; exit 127; }
 exec "$@""#;
 const GONE: &str = "skyward: the machine is gone";

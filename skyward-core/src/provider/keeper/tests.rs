@@ -1,7 +1,8 @@
 //! The keeper with the shells that machines have. Times are short and nothing is asserted about
 //! them: either the awaited state comes, or the test ends at its deadline.
 
-use std::os::unix::fs::PermissionsExt;
+use std::io::Read;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -20,6 +21,7 @@ struct Times {
 
 /// A keeper, and a process that carries its mark; both end with the test.
 struct Kept {
+    mark: String,
     folder: PathBuf,
     keeper: Child,
     marked: Child,
@@ -47,7 +49,7 @@ impl Kept {
         let arguments = ["-c", script, "keeper", place, "0.02", &looks, &first, &life, "processes", &mark];
         let keeper = [becomes, shell, &arguments].concat();
         let keeper = spawn(keeper[0], &keeper[1..], None);
-        let kept = Self { folder, keeper, marked };
+        let kept = Self { mark, folder, keeper, marked };
         kept.wait("the lease is there", |kept| kept.lease().exists());
         kept
     }
@@ -59,6 +61,11 @@ impl Kept {
     fn renew(&self, time: SystemTime) {
         let lease = std::fs::File::options().write(true).open(self.lease()).unwrap();
         lease.set_modified(time).unwrap();
+    }
+
+    fn ask(&self) {
+        let pid = rustix::process::Pid::from_child(&self.keeper);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     }
 
     #[track_caller]
@@ -145,6 +152,7 @@ with_each_shell! {
     a_keeper_touches_files_that_a_cleaner_removes_by_age,
     a_machine_ends_at_its_time_while_its_lease_is_renewed,
     a_booting_machine_has_its_boot_time_until_the_first_renewal,
+    processes_that_only_start_others_end_with_their_machine,
 }
 
 fn a_machine_whose_lease_is_not_renewed_ends_with_all_its_processes(shell: &[&str]) {
@@ -179,8 +187,7 @@ fn a_clock_that_is_set_neither_ends_nor_keeps_a_machine(shell: &[&str]) {
 
 fn a_keeper_that_gets_sigterm_ends_its_machine_at_once(shell: &[&str]) {
     let mut kept = Kept::new(shell, 1_000_000);
-    let pid = rustix::process::Pid::from_child(&kept.keeper);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    kept.ask();
     kept.ends();
 }
 
@@ -199,6 +206,204 @@ fn the_end_of_a_machine_does_not_end_its_neighbours(shell: &[&str]) {
     unmarked.kill().unwrap();
     unmarked.wait().unwrap();
     assert_eq!(alive, [true; 3]);
+}
+
+/// A pipe with a name, by which a test sees whether a process lives that has opened it.
+struct Held {
+    path: PathBuf,
+    pipe: std::fs::File,
+}
+
+impl Held {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>()));
+        let made = Command::new("mkfifo").args(["-m", "666"]).arg(&path).status().unwrap();
+        assert!(made.success());
+        let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+        let pipe = std::fs::File::options().read(true).custom_flags(flags).open(&path).unwrap();
+        Self { path, pipe }
+    }
+
+    /// Waits until a process has the pipe open, or until none has.
+    #[track_caller]
+    fn wait(&mut self, is_open: bool) {
+        let end = Instant::now() + Duration::from_secs(30);
+        // The end of the pipe can be read where nobody can write.
+        while self.pipe.read(&mut [0; 16]).is_ok_and(|count| count == 0) == is_open {
+            assert!(Instant::now() < end, "processes have the pipe open: {}", !is_open);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn processes_that_only_start_others_end_with_their_machine(shell: &[&str]) {
+    // Each starts the next one and ends. A stopped orphan gets HUP and continues.
+    let script = "trap '' HUP; exec 5>\"$0\"; f() { f & }; f";
+    let mut held = Held::new();
+    let mut kept = Kept::new(shell, NEVER);
+    let path = held.path.to_str().unwrap();
+    let mut storms = [(); 2].map(|()| {
+        let mut command = Command::new("setsid");
+        command.args(["sh", "-c", script, path]).stdin(Stdio::null()).env("SKYWARD_MACHINE", &kept.mark);
+        command.spawn().unwrap()
+    });
+    held.wait(true);
+    kept.ask();
+    kept.ends();
+    held.wait(false);
+    for storm in &mut storms {
+        storm.wait().unwrap();
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_mark_that_another_user_copies_does_not_keep_a_machine_of_root_in_bash() {
+    a_mark_that_another_user_copies_does_not_keep_a_machine_of_root(&BASH);
+}
+
+#[test]
+#[ignore = "needs root, dash"]
+fn a_mark_that_another_user_copies_does_not_keep_a_machine_of_root_in_dash() {
+    a_mark_that_another_user_copies_does_not_keep_a_machine_of_root(&DASH);
+}
+
+#[test]
+#[ignore = "needs root, busybox"]
+fn a_mark_that_another_user_copies_does_not_keep_a_machine_of_root_in_busybox() {
+    a_mark_that_another_user_copies_does_not_keep_a_machine_of_root(&BUSYBOX);
+}
+
+fn a_mark_that_another_user_copies_does_not_keep_a_machine_of_root(shell: &[&str]) {
+    let (user, mut kept) = (some_user(), Kept::new(shell, NEVER));
+    // A program that runs as root for every user, as `su` does.
+    let scratch = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>()));
+    std::fs::create_dir(&scratch).unwrap();
+    std::fs::set_permissions(&scratch, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program = scratch.join("sleep");
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    let again = "while :; do sleep 600; done";
+    let mut others = [
+        spawn_as(&user, &["sleep", "600"], &kept.mark),
+        spawn_as(&user, &["sh", "-c", again], &kept.mark),
+        spawn_as(&user, &[program.to_str().unwrap(), "600"], &kept.mark),
+    ];
+    for other in &others {
+        kept.wait("it is the other user", |_| real_user(other.id()).as_ref() == Some(&user));
+    }
+    kept.ask();
+    kept.ends();
+    let alive = others.each_ref().map(|other| lives(other.id()));
+    for other in &mut others {
+        let group = rustix::process::Pid::from_child(other);
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+        other.wait().unwrap();
+    }
+    std::fs::remove_dir_all(&scratch).unwrap();
+    assert_eq!(alive, [true; 3], "a process of another user was ended");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn processes_that_became_another_user_end_with_the_machine_in_bash() {
+    processes_that_became_another_user_end_with_the_machine(&BASH);
+}
+
+#[test]
+#[ignore = "needs root, dash"]
+fn processes_that_became_another_user_end_with_the_machine_in_dash() {
+    processes_that_became_another_user_end_with_the_machine(&DASH);
+}
+
+#[test]
+#[ignore = "needs root, busybox"]
+fn processes_that_became_another_user_end_with_the_machine_in_busybox() {
+    processes_that_became_another_user_end_with_the_machine(&BUSYBOX);
+}
+
+fn processes_that_became_another_user_end_with_the_machine(shell: &[&str]) {
+    let user = some_user();
+    let becomes = format!("setpriv --reuid {user} --regid {user} --clear-groups");
+    for script in [
+        // An orphan in a session of its own; a child without its environment; one in the session of
+        // a process that has not become another user.
+        format!("exec 5>\"$0\"; setsid {becomes} sleep 600 & "),
+        format!("exec 5>\"$0\"; env -i {becomes} sleep 600 & wait"),
+        format!("exec 5>\"$0\"; (env -i {becomes} sleep 600 &) ; exec 5>&-; exec sleep 600"),
+    ] {
+        let mut held = Held::new();
+        let mut kept = Kept::new(shell, NEVER);
+        std::fs::write(kept.folder.join("key"), format!("secret-{}", kept.mark)).unwrap();
+        let mut command = Command::new("setsid");
+        command.args(["sh", "-c", &script]).arg(&held.path).stdin(Stdio::null());
+        command.env("SKYWARD_MACHINE", &kept.mark).env(KEY, format!("secret-{}", kept.mark));
+        let mut started = command.spawn().unwrap();
+        held.wait(true);
+        kept.ask();
+        kept.ends();
+        held.wait(false);
+        started.wait().unwrap();
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_fork_bomb_at_its_limit_ends_with_the_machine_in_bash() {
+    a_fork_bomb_at_its_limit_ends_with_the_machine(&BASH);
+}
+
+#[test]
+#[ignore = "needs root, dash"]
+fn a_fork_bomb_at_its_limit_ends_with_the_machine_in_dash() {
+    a_fork_bomb_at_its_limit_ends_with_the_machine(&DASH);
+}
+
+#[test]
+#[ignore = "needs root, busybox"]
+fn a_fork_bomb_at_its_limit_ends_with_the_machine_in_busybox() {
+    a_fork_bomb_at_its_limit_ends_with_the_machine(&BUSYBOX);
+}
+
+fn a_fork_bomb_at_its_limit_ends_with_the_machine(shell: &[&str]) {
+    let user = some_user();
+    let times = Times { looks: NEVER, first: NEVER, life: 0 };
+    let mut kept = Kept::of(user.parse().ok(), shell, times, KEEPER);
+    let mut held = Held::new();
+    let bomb = "trap '' HUP; exec 5>\"$0\"; f() { while :; do f & done; }; f";
+    let path = held.path.to_str().unwrap();
+    let mut bomb = spawn_as(&user, &["prlimit", "--nproc=100:100", "sh", "-c", bomb, path], &kept.mark);
+    held.wait(true);
+    kept.ask();
+    kept.ends();
+    held.wait(false);
+    bomb.wait().unwrap();
+}
+
+/// The number of a user of whom there are no processes.
+fn some_user() -> String {
+    let is_root = rustix::process::geteuid().is_root();
+    assert!(is_root, "only root starts processes of another user: run this test as root");
+    ((1 << 20) + rand::random::<u32>() % (1 << 20)).to_string()
+}
+
+/// Starts a program as another user, in a group of its own.
+fn spawn_as(user: &str, words: &[&str], mark: &str) -> Child {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", user, "--regid", user, "--clear-groups"]).args(words).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).env("SKYWARD_MACHINE", mark);
+    command.spawn().unwrap()
+}
+
+fn real_user(id: u32) -> Option<String> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next().map(str::to_owned))
 }
 
 #[test]
@@ -220,12 +425,9 @@ fn a_keeper_in_busybox_that_can_start_no_process_continues_until_it_can() {
 }
 
 fn a_keeper_that_can_start_no_process_continues_until_it_can(shell: &[&str]) {
-    let is_root = rustix::process::geteuid().is_root();
-    assert!(is_root, "only root makes a process of a user who has no other: run this test as root");
     // A limit of processes applies to all processes of a user, but not to root.
-    let user = (1 << 20) + rand::random::<u32>() % (1 << 20);
-    let id = user.to_string();
-    let mut kept = Kept::of(Some(user), shell, Times { looks: 50, first: 50, life: 100_000 }, KEEPER);
+    let id = some_user();
+    let mut kept = Kept::of(id.parse().ok(), shell, Times { looks: 50, first: 50, life: 100_000 }, KEEPER);
     let keeper = kept.keeper.id().to_string();
     let limit = |count: &str| {
         let mut set = Command::new("setpriv");

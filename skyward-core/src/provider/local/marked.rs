@@ -1,114 +1,277 @@
-//! The processes of a machine: those that carry its mark in their environment, and all their
-//! descendants.
+//! The processes of a machine: those of this user that carry its mark in their environment, those
+//! of any user that carry its key, and their kin.
+//!
+//! Every user can start processes with any environment, and root can read it. So a mark counts only
+//! in a process whose real user is this one: a program that runs as its file's owner, such as `su`,
+//! keeps the real user of whoever has started it. The key is known to the machine's processes alone,
+//! and shows which processes of other users they have started.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getuid, kill_process_group, pidfd_open, pidfd_send_signal};
 
 use crate::ids::MachineId;
 
-pub(super) use crate::provider::keeper::MARK;
+use super::key;
+pub(super) use crate::provider::keeper::{KEY, MARK};
 
 /// The marks in the environments of this user's processes, without zombies.
 pub(super) fn marks() -> BTreeSet<String> {
-    let look = || ids().filter_map(mark_of);
-    let first: BTreeSet<String> = look().collect();
+    let look = || ids().into_iter().filter_map(mark_of).collect::<BTreeSet<String>>();
+    let first = look();
     // A process that was just replacing its program has an environment again.
     std::thread::sleep(PAUSE);
     first.into_iter().chain(look()).collect()
 }
 
-/// How many checks in a row must find nothing.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Looks {
-    /// Sufficient when nothing can have been started since.
-    Once = 1,
-    /// A process that is just replacing its program has no environment for a moment.
-    Twice,
+/// How the processes of a machine are recognised.
+#[derive(Debug)]
+pub(super) struct Marks {
+    mark: String,
+    key: Option<String>,
 }
 
-/// Ends all processes of a machine, and returns when none is left. When the time is up, fails with
-/// the ids of those that are left. Resource trackers of Python get a moment to remove the shared
-/// memory that the others have left; then they end by themselves.
-pub(super) fn end(machine: &MachineId, looks: Looks, patience: Duration) -> Result<(), Vec<u32>> {
-    let began = Instant::now();
-    let deadline = began + patience;
-    let mut clean = 0;
-    loop {
-        let members = members(machine.as_str());
-        for (id, started) in &members {
-            if began.elapsed() >= TRACKING || !is_tracker(*id) {
-                kill(*id, *started);
+impl Marks {
+    /// Those of the machine with this folder, which may be gone.
+    pub(super) fn of(machine: &MachineId, folder: &Path) -> Self {
+        Self { mark: machine.to_string(), key: key::read(folder) }
+    }
+
+    fn are_in(&self, id: u32) -> bool {
+        let variables = variables(id);
+        let has = |name: &str, value: &str| {
+            variables.iter().any(|(found, its)| found == name.as_bytes() && its == value.as_bytes())
+        };
+        self.key.as_ref().is_some_and(|key| has(KEY, key)) || (has(MARK, &self.mark) && is_own(id))
+    }
+
+    /// Ends all processes, and returns when two looks in a row find none: a process that is just
+    /// replacing its program has no environment for a moment. When the time is up, fails with the
+    /// ids of those that are left.
+    ///
+    /// The first look stops the processes, so that they start no others and still take their places
+    /// within limits. What later looks find was started meanwhile, and is killed at once: a process
+    /// that is killed while it forks has no child. The stopped ones are killed when a look finds
+    /// nothing else. Resource trackers of Python get a moment to remove the shared memory that the
+    /// others have left; then they end by themselves.
+    pub(super) fn end(&self, patience: Duration) -> Result<(), Vec<u32>> {
+        let began = Instant::now();
+        let deadline = began + patience;
+        let mut stopped = BTreeMap::new();
+        let mut ended: Option<BTreeSet<u32>> = None;
+        let mut signal = Signal::STOP;
+        let (mut clean, mut unclear) = (0, 0);
+        loop {
+            let mut look = Look::take(self, &stopped, signal, began.elapsed() < TRACKING);
+            // Zombies that were there before, or were killed here, say nothing.
+            look.is_unclear |= ended.as_ref().is_some_and(|ended| !look.ended.is_subset(ended));
+            let known = ended.get_or_insert_default();
+            known.extend(look.ended.iter().chain(look.new.iter().map(|process| &process.id)));
+            let is_late = Instant::now() >= deadline;
+            if signal == Signal::STOP {
+                stopped.extend(look.new.iter().map(|process| (process.id, process.started)));
+                signal = Signal::KILL;
+            }
+            if look.members.is_empty() {
+                match look.is_unclear && unclear < UNCLEAR {
+                    true if self.chase() && !is_late => (clean, unclear) = (0, 0),
+                    true => (clean, unclear) = (0, unclear + 1),
+                    false => clean += 1,
+                }
+                if clean == 2 {
+                    return Ok(());
+                }
+                std::thread::sleep(if clean == 0 { Duration::ZERO } else { PAUSE });
+                continue;
+            }
+            clean = 0;
+            let is_all = look.new.is_empty();
+            if is_all || is_late {
+                look.members.values().for_each(|process| look.send(process, Signal::KILL));
+            }
+            if is_late {
+                return Err(look.members.into_keys().collect());
+            }
+            if is_all {
+                std::thread::sleep(PAUSE);
             }
         }
-        clean = if members.is_empty() { clean + 1 } else { 0 };
-        if clean == looks as u32 {
-            return Ok(());
-        }
-        if Instant::now() >= deadline {
-            return Err(members.into_keys().collect());
-        }
-        std::thread::sleep(PAUSE);
     }
-}
 
-/// The machine's processes, each with its start time.
-fn members(mark: &str) -> BTreeMap<u32, u64> {
-    let marked: Vec<_> = ids().filter(|id| mark_of(*id).is_some_and(|found| found == mark)).collect();
-    if marked.is_empty() {
-        return BTreeMap::new();
-    }
-    let processes: Vec<_> = ids().filter_map(running).collect();
-    let mut members: BTreeMap<u32, u64> = processes
-        .iter()
-        .filter(|process| marked.contains(&process.id))
-        .map(|process| (process.id, process.started))
-        .collect();
-    // A process that clears its environment still has a parent here, while that lives.
-    loop {
-        let before = members.len();
-        for process in &processes {
-            if members.contains_key(&process.parent) {
-                members.insert(process.id, process.started);
+    /// Kills the youngest process of the host again and again, if it is one of these, and returns
+    /// whether there was one: no look finds a process that only starts the next one and ends.
+    fn chase(&self) -> bool {
+        let youngest = || {
+            let load = std::fs::read_to_string("/proc/loadavg").ok()?;
+            Process::read(load.split_whitespace().nth(4)?.parse().ok()?)
+        };
+        let mut is_hit = false;
+        for _ in 0..CHASED {
+            if let Some(process) = youngest().filter(|process| !process.has_ended && self.are_in(process.id)) {
+                process.signal(Signal::KILL, true);
+                is_hit = true;
             }
         }
-        if members.len() == before {
-            return members;
+        is_hit
+    }
+}
+
+/// What one reading of the process table finds of a machine.
+#[derive(Default)]
+struct Look {
+    /// All processes of the machine, without zombies.
+    members: BTreeMap<u32, Process>,
+    /// Those that were not known as stopped, and have been sent the signal.
+    new: Vec<Process>,
+    /// The zombies of the host.
+    ended: BTreeSet<u32>,
+    /// Whether resource trackers get no signal yet.
+    spares: bool,
+    /// The groups of those trackers.
+    apart: BTreeSet<u32>,
+    /// Whether a process was listed and then gone: it may have had a child that was not listed.
+    is_unclear: bool,
+}
+
+impl Look {
+    fn take(marks: &Marks, stopped: &BTreeMap<u32, u64>, signal: Signal, spares: bool) -> Self {
+        let mut look = Self { spares, ..Self::default() };
+        let mut table = BTreeMap::new();
+        // The youngest first: a process that only starts another one lives for a moment.
+        for id in ids() {
+            let Some(process) = Process::read(id) else {
+                look.is_unclear = true;
+                continue;
+            };
+            if stopped.get(&id) == Some(&process.started) {
+                look.members.insert(id, process);
+            } else if marks.are_in(id) {
+                look.add(process, signal);
+            }
+            if process.has_ended {
+                look.ended.insert(id);
+            }
+            table.insert(id, process);
+        }
+        for process in kin(&table, &look.members) {
+            look.add(process, signal);
+        }
+        look.members.retain(|_, process| !process.has_ended);
+        look
+    }
+
+    fn add(&mut self, process: Process, signal: Signal) {
+        // The client may run on the machine, or a container may start with the mark.
+        if process.id == std::process::id() || process.id == 1 {
+            return;
+        }
+        if self.spares && !process.has_ended && is_tracker(process.id) {
+            self.apart.insert(process.group);
+        } else if !process.has_ended {
+            self.send(&process, signal);
+            self.new.push(process);
+        }
+        self.members.insert(process.id, process);
+    }
+
+    /// Sends a signal to a process, and to the group that it leads, unless a spared process is in it.
+    fn send(&self, process: &Process, signal: Signal) {
+        if !(self.spares && is_tracker(process.id)) {
+            process.signal(signal, !self.apart.contains(&process.id));
         }
     }
 }
 
-struct Running {
+/// The processes that belong to these, whatever their user and their environment: children, also of
+/// a zombie; and the session and the process group that one of these leads, in which only descendants
+/// of the leader can be.
+fn kin(table: &BTreeMap<u32, Process>, members: &BTreeMap<u32, Process>) -> Vec<Process> {
+    let mut below: BTreeMap<u32, Vec<Process>> = BTreeMap::new();
+    for process in table.values() {
+        for above in BTreeSet::from([process.parent, process.group, process.session]) {
+            below.entry(above).or_default().push(*process);
+        }
+    }
+    let mut found: BTreeSet<u32> = members.keys().copied().collect();
+    let mut queue: Vec<u32> = found.iter().copied().collect();
+    let mut kin = Vec::new();
+    while let Some(id) = queue.pop() {
+        for process in below.remove(&id).unwrap_or_default() {
+            if found.insert(process.id) {
+                kin.push(process);
+                queue.push(process.id);
+            }
+        }
+    }
+    kin
+}
+
+/// An entry of the process table.
+#[derive(Clone, Copy)]
+struct Process {
     id: u32,
     parent: u32,
+    group: u32,
+    session: u32,
+    /// It distinguishes processes that have the same id, one after the other.
     started: u64,
+    /// Whether it is a zombie.
+    has_ended: bool,
 }
 
-fn ids() -> impl Iterator<Item = u32> {
-    std::fs::read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+impl Process {
+    fn read(id: u32) -> Option<Self> {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        // The name before the last parenthesis may contain anything.
+        let fields: Vec<_> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+        // A group or session whose number has no meaning here is 0, or negative.
+        let id_at = |index: usize| number(index).and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
+        let has_ended = matches!(*fields.first()?, "Z" | "X");
+        Some(Self { id, parent: id_at(1), group: id_at(2), session: id_at(3), started: number(19)?, has_ended })
+    }
+
+    /// Sends a signal to the process, and to its group if it leads one and the group gets it too,
+    /// unless its id belongs to another process meanwhile. A process of another user may refuse it.
+    fn signal(&self, signal: Signal, to_group: bool) {
+        let Some(pid) = i32::try_from(self.id).ok().and_then(Pid::from_raw) else { return };
+        let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+        if Self::read(self.id).is_none_or(|process| process.started != self.started) {
+            return;
+        }
+        if to_group && self.group == self.id {
+            // All at once: none of them can fork meanwhile.
+            let _ = kill_process_group(pid, signal);
+        }
+        // A process that is gone meanwhile has ended as well.
+        let _ = pidfd_send_signal(&handle, signal);
+    }
 }
 
-/// The state of a process, unless it has ended.
-fn running(id: u32) -> Option<Running> {
-    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name before the last parenthesis may contain anything.
-    let fields: Vec<_> = stat.rsplit_once(") ")?.1.split(' ').collect();
-    let ended = matches!(*fields.first()?, "Z" | "X");
-    (!ended).then_some(Running { id, parent: fields.get(1)?.parse().ok()?, started: fields.get(19)?.parse().ok()? })
+/// The ids of all processes, the highest first.
+fn ids() -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut ids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    ids.sort_unstable_by(|a, b| b.cmp(a));
+    ids
 }
 
+/// The mark of a process of this user.
 fn mark_of(id: u32) -> Option<String> {
-    // Another user's environment cannot be read, and does not matter.
-    let environment = std::fs::read(format!("/proc/{id}/environ")).ok()?;
-    environment
-        .split(|byte| *byte == 0)
-        .filter_map(|variable| variable.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="))
-        .find_map(|value| String::from_utf8(value.to_vec()).ok())
+    let (_, mark) = variables(id).into_iter().find(|(name, _)| name == MARK.as_bytes())?;
+    String::from_utf8(mark).ok().filter(|_| is_own(id))
+}
+
+/// The environment that a process was started with, as far as this user may read it.
+fn variables(id: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+    let pair = |variable: &[u8]| {
+        let at = variable.iter().position(|byte| *byte == b'=')?;
+        Some((variable[..at].to_vec(), variable[at + 1..].to_vec()))
+    };
+    environment.split(|byte| *byte == 0).filter_map(pair).collect()
 }
 
 /// Whether a process is a resource tracker of Python's `multiprocessing` or of loky.
@@ -117,17 +280,11 @@ fn is_tracker(id: u32) -> bool {
     std::fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|line| line.windows(mark.len()).any(|part| part == mark))
 }
 
-/// Ends a process, unless its id belongs to another one meanwhile.
-fn kill(id: u32, started: u64) {
-    let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) else { return };
-    if pid == rustix::process::getpid() {
-        return;
-    }
-    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
-    if running(id).is_some_and(|process| process.started == started) {
-        // A process that is gone meanwhile has ended as well.
-        let _ = pidfd_send_signal(&handle, Signal::KILL);
-    }
+/// Whether the real user of a process is this one.
+fn is_own(id: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let real = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next()?.parse().ok());
+    real == Some(user())
 }
 
 /// The numeric id of the user.
@@ -135,6 +292,11 @@ pub(super) fn user() -> u32 {
     getuid().as_raw()
 }
 
-/// How long resource trackers may work after the other processes have ended.
+/// How long resource trackers may work after the first look.
 const TRACKING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(2);
+/// How often a look that may have missed a process is repeated. Others may start and end processes
+/// all the time.
+const UNCLEAR: u32 = 5;
+/// How many processes are read in a chase.
+const CHASED: u32 = 500;

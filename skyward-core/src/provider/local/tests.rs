@@ -1,4 +1,5 @@
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use std::sync::Mutex;
 
@@ -65,7 +66,7 @@ impl Drop for Host {
     fn drop(&mut self) {
         for mark in marked::marks() {
             if self.pools.lock().unwrap().iter().any(|pool| mark.starts_with(&format!("{pool}."))) {
-                let _ = marked::end(&MachineId::new(mark), Looks::Once, PATIENCE);
+                let _ = Marks::of(&MachineId::new(mark), &self.root).end(PATIENCE);
             }
         }
         let _ = std::fs::remove_dir_all(&self.root);
@@ -383,7 +384,7 @@ async fn a_pool_lives_as_long_as_its_client_or_one_of_its_processes() {
     drop(client);
     long_ago();
     assert!(lives().await, "a process of its machine runs");
-    marked::end(&machine.id, Looks::Twice, PATIENCE).unwrap();
+    Marks::of(&machine.id, &host.root).end(PATIENCE).unwrap();
     set_clock(SystemTime::now() + hours);
     assert!(!lives().await, "nothing of it lives, and it was created before this boot");
     // Another machine was just created, and has no process yet.
@@ -411,15 +412,148 @@ async fn a_resource_tracker_may_remove_what_the_other_processes_have_left() {
     let machine = host.launch(&PoolId::random(), 0).await;
     let removed = host.root.join("removed");
     // As Python's tracker does, it waits until no other process has its pipe.
-    let script = format!("read line; touch {} # resource_tracker import main", removed.display());
+    let script = format!("read line; true >{} # resource_tracker import main", removed.display());
     let (reader, writer) = std::io::pipe().unwrap();
     let mark = machine.id.as_str();
     let mut tracker = std::process::Command::new("sh");
     let mut tracker = tracker.args(["-c", &script]).env(marked::MARK, mark).stdin(reader).spawn().unwrap();
     let mut other = std::process::Command::new("sleep");
     let mut other = other.arg("600").env(marked::MARK, mark).stdout(writer).spawn().unwrap();
-    marked::end(&machine.id, Looks::Twice, PATIENCE).unwrap();
+    Marks::of(&machine.id, &host.root).end(PATIENCE).unwrap();
     assert!(removed.exists());
     assert!(tracker.wait().unwrap().success());
     assert!(!other.wait().unwrap().success());
+}
+
+/// Starts a program as a user of whom there are no processes, in a group of its own.
+fn start_as(user: u32, words: &[&str], mark: &str) -> Child {
+    let is_root = rustix::process::geteuid().is_root();
+    assert!(is_root, "only root starts processes of another user: run this test as root");
+    let user = user.to_string();
+    let mut command = std::process::Command::new("setpriv");
+    command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]).args(words).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).env(marked::MARK, mark).spawn().unwrap()
+}
+
+fn some_user() -> u32 {
+    (1 << 20) + rand::random::<u32>() % (1 << 20)
+}
+
+/// Waits until a file has a line, and returns the line.
+fn line_of(path: &std::path::Path) -> String {
+    let end = std::time::Instant::now() + Duration::from_secs(30);
+    loop {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        if text.ends_with('\n') {
+            return text.trim().to_owned();
+        }
+        assert!(std::time::Instant::now() < end, "nobody has written {}", path.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs root"]
+async fn a_mark_that_another_user_copies_keeps_no_machine_and_no_pool_and_ends_nothing() {
+    let host = Host::new();
+    let machine = host.launch(&PoolId::random(), 0).await;
+    let user = some_user();
+    let program = host.root.with_extension("setuid");
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    let mark = machine.id.as_str();
+    let mut others = [
+        start_as(user, &["sleep", "600"], mark),
+        // It starts the next one when one is ended.
+        start_as(user, &["sh", "-c", "while :; do sleep 600; done"], mark),
+        // It runs as root, as `su` does.
+        start_as(user, &[program.to_str().unwrap(), "600"], mark),
+    ];
+    let is_other = |id: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        status.lines().any(|line| line.starts_with(&format!("Uid:\t{user}\t")))
+    };
+    for other in &others {
+        while !is_other(other.id()) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    host.terminate(&machine.id).await.unwrap();
+    let state = host.state(&machine).await;
+    let listed = host.local.list(&machine.pool).await.unwrap();
+    host.local.teardown(&machine.pool).await.unwrap();
+    let pools = host.local.pools().await.unwrap();
+    let alive = others.each_mut().map(|other| other.try_wait().unwrap().is_none());
+    for other in &mut others {
+        let group = rustix::process::Pid::from_child(other);
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+        other.wait().unwrap();
+    }
+    std::fs::remove_file(&program).unwrap();
+    assert_eq!(alive, [true; 3], "a process of another user was ended");
+    assert_eq!((state, listed.len(), pools.len()), (MachineState::Gone, 0, 0));
+}
+
+#[tokio::test]
+#[ignore = "needs root"]
+async fn processes_that_became_another_user_end_with_their_machine() {
+    let host = Host::new();
+    let user = some_user();
+    let becomes = format!("setpriv --reuid {user} --regid {user} --clear-groups");
+    for script in [
+        // An orphan; one in a session of its own; one without its environment, whose parent lives.
+        format!("{becomes} sleep 600 >/dev/null 2>&1 & echo $! >pid"),
+        format!("setsid {becomes} sh -c 'echo $$ >&3; exec sleep 600' 3>pid >/dev/null 2>&1 &"),
+        format!("setsid sh -c 'env -i {becomes} sleep 600 & echo $! >pid; wait' >/dev/null 2>&1 &"),
+    ] {
+        let machine = host.launch(&PoolId::random(), 0).await;
+        let folder = PathBuf::from(host.place(&machine).await.folder);
+        host.run(&machine, &script).await;
+        let pid = line_of(&folder.join("pid"));
+        assert!(lives(&pid), "{script}");
+        host.terminate(&machine.id).await.unwrap();
+        assert!(!lives(&pid), "{script}");
+    }
+}
+
+#[tokio::test]
+async fn processes_that_only_start_others_end_with_their_machine() {
+    let host = Host::new();
+    for session in ["pass", "os.setsid()"] {
+        let machine = host.launch(&PoolId::random(), 0).await;
+        let folder = PathBuf::from(host.place(&machine).await.folder);
+        let pipe = host.root.join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+        let mut held = std::fs::File::options().read(true).custom_flags(flags).open(&pipe).unwrap();
+        // Each starts the next one and ends. A stopped orphan gets HUP and continues.
+        let chain = format!(
+            "import os, signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nos.open('{}', os.O_WRONLY)\n\
+             if os.fork(): os._exit(0)\nprint(file=open('pid', 'w'))\nwhile True:\n if os.fork(): os._exit(0)\n {session}",
+            pipe.display()
+        );
+        host.run(&machine, &format!("for _ in 1 2; do python3 -c \"{chain}\" >/dev/null 2>&1; done")).await;
+        line_of(&folder.join("pid"));
+        host.terminate(&machine.id).await.unwrap();
+        let end = std::time::Instant::now() + Duration::from_secs(30);
+        // The end of the pipe can be read when nobody can write.
+        while std::io::Read::read(&mut held, &mut [0; 16]).is_err() {
+            assert!(std::time::Instant::now() < end, "{session}: a process outlived its machine");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::fs::remove_file(&pipe).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_key_is_made_once_and_is_private() {
+    let host = Host::new();
+    let machine = host.launch(&PoolId::random(), 0).await;
+    let say = "echo $SKYWARD_MACHINE_KEY";
+    let key = host.run(&machine, say).await;
+    assert_eq!(key.trim().len(), 32);
+    assert_eq!(host.run(&machine, say).await, key);
+    let file = PathBuf::from(host.place(&machine).await.folder).join("key");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_ne!(host.run(&host.launch(&PoolId::random(), 0).await, say).await, key);
 }

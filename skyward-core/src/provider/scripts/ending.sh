@@ -1,50 +1,146 @@
-# The processes of a machine have its mark, the variable SKYWARD_MACHINE, in their environment. A
-# process that clears it still has a parent.
+# The processes of a machine have its mark, the variable SKYWARD_MACHINE, in their environment. Every
+# user can give a process any environment, so the mark counts only in processes whose real user is
+# this one. The file `key` in the machine's folder has a secret that its processes have in the
+# variable SKYWARD_MACHINE_KEY: it shows root which processes of other users they have started. A
+# process that clears its environment still has a parent, a session and a process group.
 
-# The ids of the processes of machine $1 that this user may see, without zombies. Fails where no
-# process can be started.
-members() (
+# The ids of the processes of the machine with mark $1 and key $2 that this user may see, without
+# x Fails where no process can be started.
+look() (
     cd /proc
-    marked=$(grep -slzxF -e "SKYWARD_MACHINE=$1" [0-9]*/environ || [ "$?" -le 2 ]) || exit 1
-    [ -n "$marked" ] || exit 0
-    { echo "$marked"; grep -sE -e '^(State|PPid):' [0-9]*/status || :; echo whole; } | awk -F '[/: \t]+' '
+    {
+        echo [0-9]*
+        # The key must not be in an argument, which everybody can read.
+        [ -z "$2" ] || printf '%s\n' "SKYWARD_MACHINE_KEY=$2" | grep -slzxF -f - [0-9]*/environ | sed 's/^/keyed /'
+        grep -slzxF -e "SKYWARD_MACHINE=$1" [0-9]*/environ || [ "$?" -le 2 ] || exit
+        grep -sE -e '^(State|PPid|Uid|NSpgid|NSsid):' self/status [0-9]*/status || :
+        echo whole
+    } | awk -F '[/: \t]+' '
+        NR == 1 { listed = split($0, ids, " ") }
         $1 == "whole" { whole = 1 }
-        $2 == "environ" { member[$1] }
-        $3 == "PPid" { parent[$1] = $4 }
-        $3 == "State" && $4 ~ /^[ZX]/ { ended[$1] }
+        $1 == "keyed" { keyed[$2] }
+        $2 == "environ" { marked[$1] }
+        $3 == "State" { state[$1] = $4 }
+        $3 == "Uid" { user[$1] = $4 }
+        $3 == "PPid" || $3 == "NSpgid" || $3 == "NSsid" { below[$4] = below[$4] " " $1 }
         END {
             if (!whole)
                 exit 1
-            do {
-                more = 0
-                for (id in parent)
-                    if (!(id in member) && parent[id] in member) {
-                        member[id]
-                        more = 1
+            for (id in user)
+                if (id in keyed || (id in marked && user[id] == user["self"])) {
+                    member[id]
+                    queue[++count] = id
+                }
+            for (at = 1; at <= count; at++) {
+                size = split(below[queue[at]], found, " ")
+                for (i = 1; i <= size; i++)
+                    if (found[i] != "self" && !(found[i] in member)) {
+                        member[found[i]]
+                        queue[++count] = found[i]
                     }
-            } while (more)
+            }
             for (id in member)
-                if (id in parent && !(id in ended))
+                if (id > 1 && state[id] !~ /^[ZX]/)
                     print id
+            for (i = 1; i <= listed; i++)
+                if (state[ids[i]] ~ /^[ZX]?$/)
+                    unclear = 1
+            if (unclear)
+                print "unclear"
         }'
 )
 
-# Ends them, and returns when $2 checks find none. Two are certain: a process that is just replacing
-# its program has no environment for a moment. Fails when some are left after many checks.
+# Kills processes with mark $1 as soon as they are started, for a moment. No look finds a process that
+# only starts the next one and ends. The chase starts no process itself, reads the one that was started
+# last, and kills it while it forks; `unclear` is 0 if there was one.
+chase() {
+    chased=0
+    while [ "$chased" -lt 1000 ]; do
+        chased=$((chased + 1))
+        read -r load load load load youngest 2>/dev/null </proc/loadavg || return 0
+        # Without the bytes between its variables.
+        { read -r variables </proc/"$youngest"/environ; } 2>/dev/null || :
+        case $variables in
+            *"SKYWARD_MACHINE=$1"*)
+                while read -r key real others; do
+                    [ "$key" != Uid: ] || break
+                done 2>/dev/null </proc/"$youngest"/status
+                if [ "$key $real" = "$own" ] && kill -s KILL "$youngest" 2>/dev/null; then
+                    unclear=0
+                fi
+                ;;
+        esac
+        variables=
+    done
+}
+
+# The ids of the processes of machine $1, as above.
+members() (
+    found=$(look "$1" '') || exit 1
+    for id in $found; do
+        [ "$id" = unclear ] || echo "$id"
+    done
+)
+
+# Sends a signal to processes, and to the groups that they lead: all of a group get it at once, so
+# that none can fork meanwhile.
+send() (
+    signal=$1
+    shift
+    groups=
+    for id in "$@"; do
+        groups="$groups -$id"
+    done
+    kill -s "$signal" -- $groups "$@" 2>/dev/null || :
+)
+
+# Ends the processes of machine $1 with key $2, and returns when two looks in a row find none: a
+# process that is just replacing its program has no environment for a moment. Fails when some are
+# left after many looks.
+#
+# The first look stops them, so that they start no others and still take their places within limits.
+# What later looks find was started meanwhile, and is killed at once: a process that is killed while
+# it forks has no child. The stopped ones are killed when a look finds nothing else.
 end_members() (
+    stopped=
     clean=0
+    unclear=0
     looks=0
-    while [ "$clean" -lt "$2" ]; do
-        left=$(members "$1") || exit 1
+    while read -r key real others; do
+        [ "$key" != Uid: ] || break
+    done </proc/self/status
+    own="$key $real"
+    while :; do
+        found=$(look "$1" "$2") || exit 1
+        left=${found%unclear}
         if [ -z "$left" ]; then
+            if [ -n "$found" ] && [ "$unclear" -lt 3 ]; then
+                unclear=$((unclear + 1))
+                clean=0
+                looks=$((looks + 1))
+                chase "$1"
+                [ "$looks" -ge 300 ] || continue
+            fi
             clean=$((clean + 1))
+            [ "$clean" -lt 2 ] || exit 0
             continue
         fi
         clean=0
-        kill -9 $left 2>/dev/null || :
         looks=$((looks + 1))
+        if [ "$looks" = 1 ]; then
+            send STOP $left
+            stopped=$left
+            continue
+        fi
+        new=$(echo "$left" | grep -vxF -e "$stopped")
+        if [ -n "$new" ] && [ "$looks" -lt 300 ]; then
+            send KILL $new
+            continue
+        fi
+        send KILL $left
         if [ "$looks" -ge 300 ]; then
-            echo "processes that do not end:" $left >&2
+            set -- $left
+            echo "$# processes do not end: $(echo "$@" | cut -d ' ' -f 1-20)" >&2
             exit 1
         fi
         sleep 0.02 2>/dev/null || sleep 1
@@ -53,12 +149,14 @@ end_members() (
 
 # Ends machine $1 and removes its folder $2.
 end_machine() {
-    end_members "$1" 1 || return 1
+    key=
+    { read -r key <"$2/key"; } 2>/dev/null || :
+    end_members "$1" "$key" || return 1
     # A payload may have removed the permissions that rm needs.
     rm -rf "$2" 2>/dev/null || {
         find "$2" -type d -exec chmod u+rwx {} \; 2>/dev/null || :
         rm -rf "$2" || return 1
     }
     # Ends what was started just before the removal; nothing can be started in a removed folder.
-    end_members "$1" 2
+    end_members "$1" "$key"
 }

@@ -165,6 +165,8 @@ owner $owner
 ends $ends"
 [ ! -e "$folder" ] || rm -rf "$folder"
 mkdir "$folder"
+# A secret of the machine's processes.
+write "$folder/key" "$(head -c 32 /dev/urandom | sha256sum | cut -c 1-32)"
 # Nobody has renewed the lease yet.
 touch -m -t 197001020000 "$folder/lease"
 # A cleaner that removes files by age skips a locked folder with everything in it.
