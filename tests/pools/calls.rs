@@ -383,7 +383,8 @@ async fn a_task_that_is_no_part_of_a_broadcast_is_alone_on_every_worker() {
 
 #[tokio::test]
 async fn tasks_of_a_broadcast_without_a_world_submit_calls() {
-    let call: PendingCompute<(Vec<u32>, Vec<Vec<u32>>, Vec<u32>)> = python(indoc! {"
+    type Parts = (Vec<u32>, Vec<Vec<u32>>, Vec<u32>);
+    let call: PendingCompute<Parts> = python(indoc! {"
         import skyward as sky
         def part(_=None):
             return sky.shard([0, 1, 2, 3])

@@ -58,9 +58,9 @@ async fn nodes_with_different_packages_are_refused_before_their_workers_start() 
     let (one, two) = (package(&folder, "demo", "1.0"), package(&folder, "demo", "2.0"));
     let other = package(&folder, "other", "3.0");
     let cases: [(&[PathBuf], &[PathBuf], &str); 3] = [
-        (&[one.clone()], &[two], "demo 2.0 instead of 1.0"),
-        (&[one.clone()], &[one.clone(), other], "other 3.0 in addition"),
-        (&[one], &[], "no demo 1.0"),
+        (std::slice::from_ref(&one), &[two], "demo 2.0 instead of 1.0"),
+        (std::slice::from_ref(&one), &[one.clone(), other], "other 3.0 in addition"),
+        (std::slice::from_ref(&one), &[], "no demo 1.0"),
     ];
     for (first, second, difference) in cases {
         let image = of_nodes(&folder, [(&python, first), (&python, second)]);
@@ -105,8 +105,8 @@ async fn a_mixed_pool_runs_tasks_and_refuses_calls() {
 #[ignore = "needs two pythons, package index"]
 async fn nodes_with_different_pythons_are_refused_before_their_workers_start() {
     let [first, second] = two_pythons();
-    let old = interpreter(Image::new().python(&first)).await.unwrap();
-    let new = interpreter(Image::new().python(&second)).await.unwrap();
+    let old = interpreter(Image::new().python(first.as_str())).await.unwrap();
+    let new = interpreter(Image::new().python(second.as_str())).await.unwrap();
     let folder = Folder::new();
     let image = of_nodes(&folder, [(&old, &[]), (&new, &[])]);
     let error = pool(2).image(image.clone()).start().await.unwrap_err();

@@ -5,7 +5,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
-use super::record::Head;
 use crate::error::Result;
 use crate::provider::{Machine, Part, Provider, client};
 
@@ -25,6 +24,25 @@ impl PartRecord {
     pub(super) async fn all_of(provider: &dyn Provider) -> Vec<Self> {
         let record = async |part: Part| Self { identity: identity(&part).await.ok(), name: part.name };
         join_all(provider.parts().into_iter().map(record)).await
+    }
+
+    /// Where the machines are by an identity in a record of this version. A provider without parts is one
+    /// part.
+    pub(super) fn of_record(version: u32, provider: &str, identity: &str) -> Vec<Self> {
+        let one = |identity: &str| vec![Self { name: identity.to_owned(), identity: Some(identity.to_owned()) }];
+        if version > LAST_OF_PLACES {
+            return one(identity);
+        }
+        // Identities of older versions named the client's machine, because names were a part of them.
+        match (provider, identity.rsplit_once(" from ")) {
+            ("hosts", Some((names, machine))) if machine == client::machine() => {
+                names.split(',').map(|name| Self { name: name.to_owned(), identity: None }).collect()
+            }
+            _ => match (provider, identity.rsplit_once(" at ")) {
+                ("docker", Some((engine, _))) => one(engine),
+                _ => one(identity),
+            },
+        }
     }
 
     /// Whether a machine is in this part.
@@ -51,28 +69,6 @@ pub(crate) fn part_of(machine: &Machine) -> Option<&str> {
     machine.id.as_str().split_once('@').map(|(_, part)| part)
 }
 
-impl Head {
-    /// The parts of the provider, also of records of older versions. A provider without parts is one
-    /// part. None where the record has no identity.
-    pub(crate) fn whereabouts(&self) -> Vec<PartRecord> {
-        let Some(identity) = &self.identity else { return self.parts.clone() };
-        let one = |identity: &str| vec![PartRecord { name: identity.to_owned(), identity: Some(identity.to_owned()) }];
-        if self.version > LAST_OF_PLACES {
-            return one(identity);
-        }
-        // Identities of older versions named the client's machine, because names were a part of them.
-        match (self.provider.as_str(), identity.rsplit_once(" from ")) {
-            ("hosts", Some((names, machine))) if machine == client::machine() => {
-                names.split(',').map(|name| PartRecord { name: name.to_owned(), identity: None }).collect()
-            }
-            _ => match (self.provider.as_str(), identity.rsplit_once(" at ")) {
-                ("docker", Some((engine, _))) => one(engine),
-                _ => one(identity),
-            },
-        }
-    }
-}
-
 /// How long a part may take to report its identity. A part that has just failed to answer reports
 /// that at once.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -83,29 +79,25 @@ const LAST_OF_PLACES: u32 = 2;
 mod tests {
     use super::*;
     use crate::ids::{MachineId, PoolId};
-    use crate::pool::custody::ledger::tests::{Record, head, machine};
-
-    fn of_version(version: u32, provider: &str, identity: &str) -> Vec<PartRecord> {
-        let Record::Pool(head) = head(&PoolId::random(), provider, Some(identity)) else { unreachable!() };
-        Head { version, ..head }.whereabouts()
-    }
+    use crate::pool::custody::ledger::tests::machine;
 
     #[test]
     fn records_of_older_versions_say_where_machines_are_without_what_can_change() {
         let one = |name: &str| vec![PartRecord { name: name.into(), identity: Some(name.into()) }];
         let by_name = |name: &str| PartRecord { name: name.into(), identity: None };
         let here = client::machine();
-        let hosts = of_version(2, "hosts", &format!("ada@gpu1:22,ada@gpu2:22 from {here}"));
+        let hosts = PartRecord::of_record(2, "hosts", &format!("ada@gpu1:22,ada@gpu2:22 from {here}"));
         assert_eq!(hosts, [by_name("ada@gpu1:22"), by_name("ada@gpu2:22")]);
         let elsewhere = "ada@gpu1:22 from machine 0000000000000000";
-        assert_eq!(of_version(2, "hosts", elsewhere), one(elsewhere), "names may mean other hosts there");
-        let docker = of_version(2, "docker", "engine AB:CD at unix:///run/docker.sock, for machine 0000000000000000");
+        assert_eq!(PartRecord::of_record(2, "hosts", elsewhere), one(elsewhere), "names may mean other hosts there");
+        let docker =
+            PartRecord::of_record(2, "docker", "engine AB:CD at unix:///run/docker.sock, for machine 0000000000000000");
         assert_eq!(docker, one("engine AB:CD"));
-        assert_eq!(of_version(2, "aws", "account 1 in eu-west-1"), one("account 1 in eu-west-1"));
+        assert_eq!(PartRecord::of_record(2, "aws", "account 1 in eu-west-1"), one("account 1 in eu-west-1"));
         let local = format!("/run/user/1000/skyward-1000 on {here}");
-        assert_eq!(of_version(2, "local", &local), one(&local));
+        assert_eq!(PartRecord::of_record(2, "local", &local), one(&local));
         // A later identity may contain such words.
-        assert_eq!(of_version(3, "docker", "engine X at Y"), one("engine X at Y"));
+        assert_eq!(PartRecord::of_record(3, "docker", "engine X at Y"), one("engine X at Y"));
     }
 
     #[test]

@@ -60,6 +60,16 @@ pub(crate) struct Page {
     pub(crate) damaged: usize,
 }
 
+impl Head {
+    /// The parts of the provider, also of records of older versions.
+    pub(crate) fn whereabouts(&self) -> Vec<PartRecord> {
+        match &self.identity {
+            Some(identity) => PartRecord::of_record(self.version, &self.provider, identity),
+            None => self.parts.clone(),
+        }
+    }
+}
+
 impl Record {
     /// Appends the record as a line. A record contains no secret: the facts that a provider keeps
     /// about a machine besides its id are left out.
