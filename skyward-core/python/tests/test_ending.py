@@ -49,7 +49,7 @@ class Held:
         """Wait until nobody has the pipe open; False if somebody keeps it."""
         poll = select.poll()
         poll.register(self._read, select.POLLIN)
-        return any(event & select.POLLHUP for _, event in poll.poll(5000))
+        return any(event & select.POLLHUP for _, event in poll.poll(60_000))
 
     def close(self) -> None:
         os.close(self._read)

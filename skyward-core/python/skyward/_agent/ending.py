@@ -54,6 +54,10 @@ def end(find: Find, seconds: float, reap: Callable[[], None], spare: Spare = lam
             return set(look.left)
         if look.left or look.new:
             clean = 0
+        elif look.remains and not is_late:
+            # Something lived until a moment ago, and may have started another process.
+            _chase(find, reap)
+            clean = unclear = 0
         elif look.is_unclear and unclear < _UNCLEAR:
             hit = _chase(find, reap)
             if hit and is_late:
@@ -111,10 +115,14 @@ class _Look:
                 self._strike(pid, found)
 
         table, is_unclear = tree.look(see)
-        doomed = ((pid, table[pid]) for pid in sorted(find(table), reverse=True))
-        self.left = {pid: found for pid, found in doomed if found.state not in "ZX" and not is_spared(pid, found)}
+        doomed = {pid: table[pid] for pid in sorted(find(table), reverse=True)}
+        self.left = {
+            pid: found for pid, found in doomed.items() if found.state not in "ZX" and not is_spared(pid, found)
+        }
         """All processes to end."""
         zombies = {pid for pid, found in table.items() if found.state in "ZX"}
+        self.remains = set() if ended is None else doomed.keys() & zombies - ended
+        """The zombies among the processes to end that no look has seen alive."""
         self.is_unclear = is_unclear or (ended is not None and not zombies <= ended)
         """Whether a process ended meanwhile: it may have had a child that was not listed."""
         for pid, found in self.left.items():

@@ -155,6 +155,7 @@ class Workers:
         The children must not have been reaped yet: reaping frees their process ids and group ids.
         """
         groups = {child.pid for child in ended}
+        self._kill_groups(groups)
         marks = {child.mark.encode() for child in ended}
         alive = {worker.pid for worker in self.alive()} - groups
         others = {child.pid for child in self._others} - groups
@@ -171,6 +172,13 @@ class Workers:
 
         self._report(end(left_behind, _REMAINS, self._reap_strays, self._has_time), _REMAINS)
 
+    def _kill_groups(self, groups: set[int]) -> None:
+        """Kill groups as a whole, so that no process of them can fork meanwhile, but those with a tracker."""
+        table = tree.processes()
+        apart = {found.group for pid, found in table.items() if found.group in groups and self._has_time(pid, found)}
+        for group in groups - apart:
+            tree.kill_group(group)
+
     def _has_time(self, pid: int, found: tree.Process) -> bool:
         """Return whether a process is a resource tracker that may go on for a while."""
         known, until = self._trackers.get(pid, (None, 0.0))
@@ -184,8 +192,10 @@ class Workers:
     def end_all(self) -> None:
         """Kill all processes below the agent, and all that carry this machine's mark."""
         mark = {f"SKYWARD_MACHINE={self._machine}".encode()} if self._machine else set()
-        for worker in self.alive():
+        alive = self.alive()
+        for worker in alive:
             worker.is_killed = True
+        self._kill_groups({worker.pid for worker in alive})
 
         def all_of_machine(table: Mapping[int, tree.Process]) -> set[int]:
             return (tree.descendants([os.getpid()], table) | tree.marked(mark, table)) - {os.getpid()}

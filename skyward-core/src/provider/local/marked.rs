@@ -297,6 +297,6 @@ const TRACKING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(2);
 /// How often a look that may have missed a process is repeated. Others may start and end processes
 /// all the time.
-const UNCLEAR: u32 = 5;
+const UNCLEAR: u32 = 20;
 /// How many processes are read in a chase.
 const CHASED: u32 = 500;
