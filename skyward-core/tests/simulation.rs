@@ -277,7 +277,7 @@ async fn only_tasks_that_a_lost_worker_has_not_begun_are_sent_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_is_complete_through_any_number_of_cuts() {
-    for frames in 3..7 {
+    for frames in 4..8 {
         let (provider, pool) = pool_of_one(CutAfter(frames)).await;
         let stream = call::<Streaming<Echo>>(13).run(&pool).await.unwrap();
         let items = tokio::time::timeout(Duration::from_secs(300), stream.collect()).await;
@@ -287,8 +287,8 @@ async fn a_stream_is_complete_through_any_number_of_cuts() {
     }
 }
 
-/// A node that breaks each connection to a worker after this many frames: hello, payload and call
-/// are three.
+/// A node that breaks each connection to a worker after this many frames: hello, size, payload and
+/// call are four.
 #[derive(Debug)]
 struct CutAfter(u64);
 

@@ -415,10 +415,18 @@ async fn a_resource_tracker_may_remove_what_the_other_processes_have_left() {
     let script = format!("read line; true >{} # resource_tracker import main", removed.display());
     let (reader, writer) = std::io::pipe().unwrap();
     let mark = machine.id.as_str();
-    let mut tracker = std::process::Command::new("sh");
-    let mut tracker = tracker.args(["-c", &script]).env(marked::MARK, mark).stdin(reader).spawn().unwrap();
-    let mut other = std::process::Command::new("sleep");
-    let mut other = other.arg("600").env(marked::MARK, mark).stdout(writer).spawn().unwrap();
+    let start = |words: [&str; 3], stdin: Stdio, stdout: Stdio| {
+        // The command has the pipe too, until it is dropped here.
+        std::process::Command::new(words[0])
+            .args(&words[1..])
+            .env(marked::MARK, mark)
+            .stdin(stdin)
+            .stdout(stdout)
+            .spawn()
+            .unwrap()
+    };
+    let mut tracker = start(["sh", "-c", &script], reader.into(), Stdio::null());
+    let mut other = start(["sleep", "600", "0"], Stdio::null(), writer.into());
     Marks::of(&machine.id, &host.root).end(PATIENCE).unwrap();
     assert!(removed.exists());
     assert!(tracker.wait().unwrap().success());

@@ -90,7 +90,9 @@ async fn credit_that_is_granted_while_a_worker_reconnects_reaches_it() {
     let (new, _writers, mut reader) = wire();
     shared.on_worker_connected(RANK, LIFE, &new, 1).unwrap();
     new.close();
-    assert_eq!(next(&mut reader, &mut VecDeque::new()).await, [69, 1, 32, 16]);
+    let mut waiting = VecDeque::new();
+    assert_eq!(next(&mut reader, &mut waiting).await, [74, 1]);
+    assert_eq!(next(&mut reader, &mut waiting).await, [69, 1, 32, 16]);
 }
 
 #[tokio::test]

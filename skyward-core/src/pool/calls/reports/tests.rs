@@ -73,7 +73,8 @@ async fn reports_are_acknowledged_in_time_and_unread_ones_when_they_are_read() {
     let (worker, _writers, mut reader) = wire();
     let connection = shared.on_worker_connected(RANK, LIFE, &worker, 0).unwrap();
     let mut waiting = VecDeque::new();
-    // The messages Load and Run.
+    // The messages Size, Load and Run.
+    next(&mut reader, &mut waiting).await;
     next(&mut reader, &mut waiting).await;
     next(&mut reader, &mut waiting).await;
     for sequence in 1..=64 {
