@@ -88,7 +88,7 @@ pub mod provider {
     #[doc(inline)]
     pub use skyward_core::provider::{
         Architecture, Capabilities, Facts, Host, Hosts, Keeper, KeeperEnd, Labels, LaunchBatch, LaunchRequest, Local,
-        Machine, MachineReport, MachineState, Market, Offer, Place, PoolRecord, PoolRequest, Provider, Reason,
+        Machine, MachineReport, MachineState, Market, Offer, Part, Place, PoolRecord, PoolRequest, Provider, Reason,
         Requirements, launch_each, terminate_each,
     };
 }

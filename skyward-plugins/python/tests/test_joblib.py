@@ -57,8 +57,10 @@ def test_a_task_is_within_the_backend_and_a_gang_is_not() -> None:
     result = [task(name, gang=False), task(name, gang=True), name(), "skyward" in BACKENDS]
     """
     retry = {"crash": 1, "out_of_memory": 2, "node_lost": 3, "preempted": 4}
-    with World(1) as world:
-        [rank] = world.run(joblib(caller_helps=False, retry=retry), body=body)
-        assert rank.code == 0, rank.error
-        plain = ["LokyBackend", None, None]
-        assert rank.result == [["SkywardBackend", False, [1, 2, 3, 4]], plain, plain, True]
+    pool, plain = ["SkywardBackend", False, [1, 2, 3, 4]], ["LokyBackend", None, None]
+    # Without a world, the tasks of a broadcast do not wait for each other.
+    for joined, broadcast in [(True, plain), (False, pool)]:
+        with World(1, joined=joined) as world:
+            [rank] = world.run(joblib(caller_helps=False, retry=retry), body=body)
+            assert rank.code == 0, rank.error
+            assert rank.result == [pool, broadcast, plain, True]

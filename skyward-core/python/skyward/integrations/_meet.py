@@ -151,17 +151,12 @@ def _line(connection: socket.socket) -> str:
 
 
 def listener(addr: str, port: int) -> socket.socket:
-    """Return a socket that listens at the rendezvous port, which the agent has reserved.
-
-    Raises:
-        OSError: the port cannot be bound.
-    """
+    """Return a socket that listens at the rendezvous port, which the agent has reserved."""
     family = socket.AF_INET6 if ":" in addr else socket.AF_INET
     server = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # Connections of an earlier listener may remain for a while.
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # The agent holds the port, so that no other user gets it.
+        # The agent keeps the port bound, so that no other process gets it.
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         server.bind((addr, port))
         server.listen(1024)
