@@ -144,7 +144,7 @@ def is_in_broadcast() -> bool:
 
 def is_in_gang() -> bool:
     """Return whether the running task is part of a gang: of a broadcast in a joined world."""
-    return _state.gang and bool((_state.cluster or {}).get("joined"))
+    return _state.gang and instance_info().joined
 
 
 def _is_in_call() -> bool:
