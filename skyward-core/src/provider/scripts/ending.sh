@@ -58,6 +58,7 @@ chase() {
     while [ "$chased" -lt 1000 ]; do
         chased=$((chased + 1))
         read -r load load load load youngest 2>/dev/null </proc/loadavg || return 0
+        variables='' key='' real=''
         # Without the bytes between its variables.
         { read -r variables </proc/"$youngest"/environ; } 2>/dev/null || :
         case $variables in
@@ -70,7 +71,6 @@ chase() {
                 fi
                 ;;
         esac
-        variables=
     done
 }
 
