@@ -110,8 +110,9 @@ def test_processes_that_have_become_another_user_end_with_the_machine(node: Node
 def test_processes_that_live_when_the_time_is_up_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     sleeper = subprocess.Popen(["sleep", "600"])
 
-    def reap() -> None:
-        sleeper.poll()
+    def reap() -> bool:
+        was_alive = sleeper.returncode is None
+        return sleeper.poll() is not None and was_alive
 
     try:
         with monkeypatch.context() as patch:

@@ -16,15 +16,11 @@ Spare = Callable[[int, tree.Process], bool]
 """Returns whether one of the processes to end may go on."""
 
 _PAUSE: Final = 0.002
-_UNCLEAR: Final = 5
-"""How often a look that may have missed a process is repeated. Others may start and end processes
-all the time.
-"""
 _CHASED: Final = 300
 """How many processes are read in a chase."""
 
 
-def end(find: Find, seconds: float, reap: Callable[[], None], spare: Spare = lambda pid, found: False) -> set[int]:
+def end(find: Find, seconds: float, reap: Callable[[], bool], spare: Spare = lambda pid, found: False) -> set[int]:
     """End processes, until two looks in a row find none but spared ones.
 
     The first look stops the processes, so that they start no others and still take their places
@@ -35,49 +31,39 @@ def end(find: Find, seconds: float, reap: Callable[[], None], spare: Spare = lam
     Args:
         find: the processes to end.
         seconds: how long to try.
-        reap: reaps what has ended.
+        reap: reaps what has ended, and returns whether there was anything. What has ended may have
+            started another process, also if no look has seen it.
         spare: whether a process may go on; the others of its group are ended one by one.
 
     Returns:
         the processes that live when the time is up.
     """
     until = monotonic() + seconds
-    look = _Look(find, spare, signal.SIGSTOP, {}, None)
+    look = _Look(find, spare, signal.SIGSTOP, {})
     stopped = look.new
-    clean = unclear = 0
+    clean = 0
     while True:
         is_late = monotonic() >= until
         if look.left and (not look.new or is_late):
             tree.send(look.left, signal.SIGKILL, look.apart)
-        reap()
-        if look.left and is_late:
+        has_ended = reap()
+        if is_late and (look.left or has_ended):
             return set(look.left)
-        if look.left or look.new:
-            clean = 0
-        elif look.remains and not is_late:
-            # Something lived until a moment ago, and may have started another process.
+        if has_ended and not look.left:
             _chase(find, reap)
-            clean = unclear = 0
-        elif look.is_unclear and unclear < _UNCLEAR:
-            hit = _chase(find, reap)
-            if hit and is_late:
-                return hit
-            clean, unclear = 0, 0 if hit else unclear + 1
-        else:
-            clean += 1
-            if clean == 2:
-                return set()
+        clean = 0 if look.left or look.new or has_ended else clean + 1
+        if clean == 2:
+            return set()
         if not look.new:
             sleep(_PAUSE)
-        look = _Look(find, spare, signal.SIGKILL, stopped, look.ended)
+        look = _Look(find, spare, signal.SIGKILL, stopped)
 
 
-def _chase(find: Find, reap: Callable[[], None]) -> set[int]:
-    """Kill the youngest process again and again, if it is to end; return those that were.
+def _chase(find: Find, reap: Callable[[], bool]) -> None:
+    """Kill the youngest process again and again, if it is to end.
 
     No look finds a process that only starts the next one and ends.
     """
-    hit = set()
     for turn in range(_CHASED):
         pid = tree.youngest()
         found = tree.process(pid) if pid is not None else None
@@ -85,18 +71,14 @@ def _chase(find: Find, reap: Callable[[], None]) -> set[int]:
             break
         if found is not None and found.state not in "ZX" and find({pid: found}):
             tree.send({pid: found}, signal.SIGKILL)
-            hit.add(pid)
         if turn % 50 == 49:
             reap()
-    return hit
 
 
 class _Look:
     """One reading of the process table, which sends a signal to what it finds new."""
 
-    def __init__(
-        self, find: Find, spare: Spare, number: int, stopped: Mapping[int, int], ended: set[int] | None
-    ) -> None:
+    def __init__(self, find: Find, spare: Spare, number: int, stopped: Mapping[int, int]) -> None:
         self._number = number
         self._stopped = stopped
         self.new: dict[int, int] = {}
@@ -114,21 +96,12 @@ class _Look:
             if find({pid: found}) and not is_spared(pid, found):
                 self._strike(pid, found)
 
-        table, is_unclear = tree.look(see)
-        doomed = {pid: table[pid] for pid in sorted(find(table), reverse=True)}
-        self.left = {
-            pid: found for pid, found in doomed.items() if found.state not in "ZX" and not is_spared(pid, found)
-        }
+        table = tree.look(see)
+        doomed = ((pid, table[pid]) for pid in sorted(find(table), reverse=True))
+        self.left = {pid: found for pid, found in doomed if found.state not in "ZX" and not is_spared(pid, found)}
         """All processes to end."""
-        zombies = {pid for pid, found in table.items() if found.state in "ZX"}
-        self.remains = set() if ended is None else doomed.keys() & zombies - ended
-        """The zombies among the processes to end that no look has seen alive."""
-        self.is_unclear = is_unclear or (ended is not None and not zombies <= ended)
-        """Whether a process ended meanwhile: it may have had a child that was not listed."""
         for pid, found in self.left.items():
             self._strike(pid, found)
-        self.ended = zombies | set(self.new) | (ended or set())
-        """The processes of which it is known that they have ended, or will."""
 
     def _strike(self, pid: int, found: tree.Process) -> None:
         if found.state not in "ZX" and pid not in self.new and self._stopped.get(pid) != found.start:

@@ -41,10 +41,10 @@ def die_with(parent: int) -> None:
 
 def processes() -> dict[int, Process]:
     """Return all visible processes by process id."""
-    return look(lambda *_: None)[0]
+    return look(lambda *_: None)
 
 
-def look(see: Callable[[int, Process], None]) -> tuple[dict[int, Process], bool]:
+def look(see: Callable[[int, Process], None]) -> dict[int, Process]:
     """Read the process table.
 
     Args:
@@ -52,19 +52,15 @@ def look(see: Callable[[int, Process], None]) -> tuple[dict[int, Process], bool]
             starts another one lives for a moment.
 
     Returns:
-        all visible processes by process id, and whether one was listed and then gone: it may have
-        had a child that was not listed.
+        all visible processes by process id.
     """
     table: dict[int, Process] = {}
-    is_unclear = False
     for pid in sorted((int(name) for name in os.listdir("/proc") if name.isdigit()), reverse=True) if _LINUX else ():
         found = process(pid)
-        if found is None:
-            is_unclear = True
-        else:
+        if found is not None:
             table[pid] = found
             see(pid, found)
-    return table, is_unclear
+    return table
 
 
 def process(pid: int) -> Process | None:

@@ -218,12 +218,15 @@ class Workers:
             shown = " ".join(map(str, sorted(left)[:_SHOWN]))
             log(f"{len(left)} processes did not end within {seconds:g} s of SIGKILL: {shown}")
 
-    def _reap_strays(self) -> None:
-        """Reap killed orphans; `reap` handles the ends of workers and other children."""
+    def _reap_strays(self) -> bool:
+        """Reap orphans, and return whether there was one; `reap` handles the ends of workers and other children."""
         alive = {child.pid for child in (*self.alive(), *self._others)}
+        has_ended = False
         for pid, found in tree.processes().items():
             if found.parent == os.getpid() and found.state == "Z" and pid not in alive:
                 try:
                     os.waitpid(pid, os.WNOHANG)
+                    has_ended = True
                 except ChildProcessError:
                     pass
+        return has_ended

@@ -107,11 +107,17 @@ impl Marks {
             let load = std::fs::read_to_string("/proc/loadavg").ok()?;
             Process::read(load.split_whitespace().nth(4)?.parse().ok()?)
         };
-        let mut is_hit = false;
+        let (mut is_hit, mut missed) = (false, 0);
         for _ in 0..CHASED {
-            if let Some(process) = youngest().filter(|process| !process.has_ended && self.are_in(process.id)) {
-                process.signal(Signal::KILL, true);
-                is_hit = true;
+            match youngest().filter(|process| !process.has_ended && self.are_in(process.id)) {
+                Some(process) => {
+                    process.signal(Signal::KILL, true);
+                    (is_hit, missed) = (true, 0);
+                }
+                None => missed += 1,
+            }
+            if missed == MISSED {
+                break;
             }
         }
         is_hit
@@ -297,6 +303,8 @@ const TRACKING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(2);
 /// How often a look that may have missed a process is repeated. Others may start and end processes
 /// all the time.
-const UNCLEAR: u32 = 20;
-/// How many processes are read in a chase.
+const UNCLEAR: u32 = 10;
+/// How many processes are read in a chase, at most.
 const CHASED: u32 = 500;
+/// After how many other processes a chase is over.
+const MISSED: u32 = 40;

@@ -52,17 +52,22 @@ look() (
 
 # Kills processes with mark $1 as soon as they are started, for a moment. No look finds a process that
 # only starts the next one and ends. The chase starts no process itself, reads the one that was started
-# last, and kills it while it forks; `unclear` is 0 if there was one.
+# last, and kills it while it forks; `unclear` is 0 if there was one. It is over soon if there is none,
+# because the processes of a busy host, ends of other machines among them, are read one by one.
 chase() {
     chased=0
-    while [ "$chased" -lt 1000 ]; do
+    missed=0
+    while [ "$chased" -lt 1000 ] && [ "$missed" -lt 15 ]; do
         chased=$((chased + 1))
+        missed=$((missed + 1))
         read -r load load load load youngest 2>/dev/null </proc/loadavg || return 0
         variables='' key='' real=''
         # Without the bytes between its variables.
         { read -r variables </proc/"$youngest"/environ; } 2>/dev/null || :
         case $variables in
-            *"SKYWARD_MACHINE=$1"*)
+            # What follows may be a longer id.
+            *"SKYWARD_MACHINE=$1" | *"SKYWARD_MACHINE=$1"[!0-9a-z]*)
+                missed=0
                 while read -r key real others; do
                     [ "$key" != Uid: ] || break
                 done 2>/dev/null </proc/"$youngest"/status
