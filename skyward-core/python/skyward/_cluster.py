@@ -172,11 +172,7 @@ def most_workers() -> int:
     An elastic pool grows only while more tasks wait than it has workers, so its size at the moment
     must not limit the calls.
     """
-    if _state.most_workers is not None:
-        return _state.most_workers
-    cluster = _state.cluster or {}
-    workers: int = cluster.get("total_nodes", 1) * cluster.get("workers_per_node", 1)
-    return workers
+    return instance_info().total_workers if _state.most_workers is None else _state.most_workers
 
 
 def rank_of_task() -> int:

@@ -8,16 +8,14 @@ the patterns that matched none of them.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
-from contextlib import suppress
 from functools import wraps
-from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any, Final
 
 from ._cluster import rank_of_task
 from ._complaint import complain
 from ._conceal import concealed
+from ._on_import import on_import
 
 _MODULE: Final = "keras.src.distribution.distribution_lib"
 _NEAREST: Final = 3
@@ -42,11 +40,7 @@ lookups: dict[int, _Lookups] = {}
 
 def watch() -> None:
     """Note the lookups of Keras, as soon as it is imported."""
-    module = sys.modules.get(_MODULE)
-    if module is None:
-        sys.meta_path.insert(0, _Finder())
-    else:
-        _note_lookups(module)
+    on_import(_MODULE, _note_lookups)
 
 
 def take_warnings() -> list[tuple[str, str]]:
@@ -67,28 +61,6 @@ def take_warnings() -> list[tuple[str, str]]:
         for message, hint in found:
             complain(f"warning: {message}. {hint}")
     return [(concealed(message), concealed(hint)) for message, hint in found]
-
-
-class _Finder:
-    """Finds one module of Keras where the others would find it, to change it once it is loaded."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return the module's specification, if it is this module; see `importlib`."""
-        if name != _MODULE:
-            return None
-        with suppress(ValueError):
-            sys.meta_path.remove(self)
-        spec = PathFinder.find_spec(name, path, target)
-        loader: Any = None if spec is None else spec.loader
-        if loader is not None:
-            load = loader.exec_module
-
-            def exec_module(module: Any) -> None:
-                load(module)
-                _note_lookups(module)
-
-            loader.exec_module = exec_module
-        return spec
 
 
 def _note_lookups(module: Any) -> None:

@@ -1,4 +1,4 @@
-//! Tells workers how many workers the pool may have, and so how many calls may run at a time.
+//! Reports to workers how many workers the pool may have, and so how many calls may run at a time.
 
 use super::after::After;
 use super::shared::Shared;
@@ -23,7 +23,7 @@ impl Shared {
         after.flush.iter().for_each(Sender::flush);
     }
 
-    /// What a worker is told of the size of the pool.
+    /// The message that reports the size of the pool to a worker.
     pub(super) fn size(&self, state: &State) -> ToWorker<'static> {
         ToWorker::Size { workers: state.scheduler.layout().workers(self.account().most()) }
     }

@@ -85,9 +85,9 @@ pub struct Unconfirmed {
 /// folder) is not used: the pool is then in [`Reaped::unconfirmed`] with [`ErrorKind::Identity`].
 /// Each [part](Provider::parts) of a provider is looked for by itself: the hosts of a pool may be in
 /// another list, by other names and beside other hosts. Machines on hosts that are not in any given
-/// list keep their record, and the error names these hosts. A pool is forgotten only when the provider has confirmed that its machines are gone and has
-/// removed what they shared. It is safe to call this function at any time, also in several
-/// processes at once.
+/// list keep their record, and the error names these hosts. A pool is forgotten only when the
+/// provider has confirmed that its machines are gone and has removed what they shared. It is safe to
+/// call this function at any time, also in several processes at once.
 ///
 /// The ledger is in `$SKYWARD_STATE_DIR/ledger`. Without that variable it is in `skyward/ledger` in
 /// `$XDG_STATE_HOME` or `~/.local/state`.
@@ -158,7 +158,7 @@ async fn end(orphan: Orphan, given: &[Arc<dyn Provider>]) -> Result<Ended, Uncon
             (String::new(), Holders { found: all.map(|provider| (provider, Vec::new())).collect(), missing: None })
         }
     };
-    // Providers that do not answer keep no other from ending the machines that it has.
+    // A provider that does not answer does not keep the others from ending their machines.
     let ends = holders.found.into_iter().map(|(provider, known)| end_at(&orphan, provider, known));
     let mut machines = Vec::new();
     let mut failed = holders.missing;

@@ -146,7 +146,7 @@ impl Hosts {
                 ErrorKind::NotFound,
                 format!("the machine {machine} is on the host `{host}`, which is not listed"),
             )
-            .with_hint("list that host too, by any name that it has, with the same user and folder"),
+            .with_hint("list that host too, under any of its names, with the same user and folder"),
         }
         .with_context("listed", listed.join(", ")))
     }

@@ -254,7 +254,7 @@ impl Site {
         if output.status == OTHER {
             let message = format!("cannot {what} on {}: another host has this name now", self.label);
             return Err(Error::new(ErrorKind::Provider, message)
-                .with_hint("list the host of before by a name that it has now, beside this one")
+                .with_hint("add the earlier host to the list, under its present name")
                 .temporary());
         }
         if output.success() || output.status == FULL {

@@ -135,7 +135,8 @@ struct Look {
     ended: BTreeSet<u32>,
     /// Whether resource trackers get no signal yet.
     spares: bool,
-    /// The groups of those trackers.
+    /// Those trackers, and their groups.
+    spared: BTreeSet<u32>,
     apart: BTreeSet<u32>,
     /// Whether a process was listed and then gone: it may have had a child that was not listed.
     is_unclear: bool,
@@ -174,6 +175,7 @@ impl Look {
             return;
         }
         if self.spares && !process.has_ended && is_tracker(process.id) {
+            self.spared.insert(process.id);
             self.apart.insert(process.group);
         } else if !process.has_ended {
             self.send(&process, signal);
@@ -184,7 +186,7 @@ impl Look {
 
     /// Sends a signal to a process, and to the group that it leads, unless a spared process is in it.
     fn send(&self, process: &Process, signal: Signal) {
-        if !(self.spares && is_tracker(process.id)) {
+        if !self.spared.contains(&process.id) {
             process.signal(signal, !self.apart.contains(&process.id));
         }
     }

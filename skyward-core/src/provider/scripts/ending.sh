@@ -5,7 +5,7 @@
 # process that clears its environment still has a parent, a session and a process group.
 
 # The ids of the processes of the machine with mark $1 and key $2 that this user may see, without
-# x Fails where no process can be started.
+# zombies; then `unclear` if a process has ended meanwhile. Fails where no process can be started.
 look() (
     cd /proc
     {

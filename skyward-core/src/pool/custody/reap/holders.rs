@@ -12,7 +12,7 @@ use crate::provider::{Checked, Local, Machine, Part, Provider};
 /// does not count.
 #[derive(Debug, Default)]
 pub(super) struct Holders {
-    /// Each with the machines of the record that it has.
+    /// Each provider, with those of the machines on record that are there.
     pub(super) found: Vec<(Arc<dyn Provider>, Vec<Machine>)>,
     /// Why some machines cannot be ended here.
     pub(super) missing: Option<Error>,
