@@ -10,7 +10,6 @@ import pytest
 
 from skyward import _wire
 from skyward._agent.port import reserve
-from skyward._head_port import listen
 
 from .conftest import Node
 from .other_user import grab, grabbing, needs_root, running
@@ -20,6 +19,10 @@ ADDRESSES = ["127.8.77.9", "127.0.0.1", "::1"]
 
 def family(addr: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in addr else socket.AF_INET
+
+
+def listen(addr: str, port: int) -> socket.socket:
+    return socket.create_server((addr, port), family=family(addr), reuse_port=True)
 
 
 def attacked(addr: str, port: int, connections: int = 1) -> list[str]:
