@@ -114,3 +114,21 @@ def test_a_port_is_reserved_only_on_a_node_that_has_the_address() -> None:
         with pytest.raises(OSError) as refused:
             reserve(addr)
         assert refused.value.errno == errno.EADDRNOTAVAIL
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_processes_that_a_payload_starts_listen_at_the_port_of_an_agent(node: Node, method: str) -> None:
+    node.agent.send([_wire.RESERVE_PORT, 3])
+    _, _, addr, port = node.agent.expect(_wire.PORT)[0]
+    source = f"""
+        import multiprocessing, socket
+        import skyward as sky
+        def serve():
+            with socket.create_server((sky.instance_info().head_addr, sky.instance_info().head_port)) as server:
+                return server.getsockname()
+        def main():
+            with multiprocessing.get_context({method!r}).Pool(1) as pool:
+                return pool.apply(serve)
+    """
+    worker = node.ready(source, cluster={"head_addr": addr, "head_port": port})
+    assert worker.call(1) == [addr, port]
