@@ -83,6 +83,19 @@ def test_no_other_user_gets_the_port_of_an_agent(node: Node) -> None:
         assert finish() == [[], 0]
 
 
+@needs_root
+def test_no_other_user_gets_the_port_of_an_earlier_generation(node: Node) -> None:
+    ports = []
+    for request in range(66):
+        node.agent.send([_wire.RESERVE_PORT, request])
+        _, _, addr, port = node.agent.expect(_wire.PORT)[0]
+        ports.append(port)
+    assert len(set(ports[2:])) == 64
+    assert [attacked(addr, port) for port in (ports[2], ports[-1])] == [[], []]
+    # An agent does not keep them for ever.
+    assert attacked(addr, ports[1]) != [] or ports[1] in ports[2:]
+
+
 @pytest.mark.parametrize("addr", ADDRESSES)
 def test_servers_of_the_same_user_listen_at_a_reserved_port(addr: str) -> None:
     def serves(kind: socket.AddressFamily, at: str, *options: int) -> bool:
