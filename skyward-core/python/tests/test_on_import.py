@@ -49,6 +49,16 @@ def test_a_look_for_the_module_is_no_import(seen: list[int]) -> None:
     assert seen == [7]
 
 
+def test_what_was_found_before_the_import_can_be_used_after_it(seen: list[int]) -> None:
+    finder, spec = sys.meta_path[0], importlib.util.find_spec(NAME)
+    importlib.import_module(NAME)
+    assert finder.find_spec(NAME, None) is not None
+    assert spec is not None
+    loader: Any = spec.loader
+    loader.exec_module(importlib.util.module_from_spec(spec))
+    assert seen == [7]
+
+
 def test_a_module_with_a_finder_of_its_own_is_found(seen: list[int], tmp_path: Path) -> None:
     # As of a package that is installed for editing.
     (tmp_path / f"{NAME}.py").rename(tmp_path / "elsewhere.py")

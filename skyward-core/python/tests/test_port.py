@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -96,6 +98,14 @@ def test_no_other_user_gets_the_port_of_an_earlier_generation(node: Node) -> Non
     assert attacked(addr, ports[1]) != [] or ports[1] in ports[2:]
 
 
+@needs_root
+def test_both_families_are_held_whatever_the_default_of_the_host() -> None:
+    code = "from skyward._agent.port import reserve; print(reserve('127.0.0.1').getsockopt(41, 26))"
+    script = f'echo 1 > /proc/sys/net/ipv6/bindv6only && ip link set lo up && exec "$0" -c "{code}"'
+    command = ["unshare", "--net", "sh", "-c", script, sys.executable]
+    assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout == "0\n"
+
+
 @pytest.mark.parametrize("addr", ADDRESSES)
 def test_servers_of_the_same_user_listen_at_a_reserved_port(addr: str) -> None:
     def serves(kind: socket.AddressFamily, at: str, *options: int) -> bool:
@@ -129,8 +139,8 @@ def test_a_port_is_reserved_only_on_a_node_that_has_the_address() -> None:
         assert refused.value.errno == errno.EADDRNOTAVAIL
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_processes_that_a_payload_starts_listen_at_the_port_of_an_agent(node: Node, method: str) -> None:
+@pytest.mark.parametrize("method", [None, "spawn", "forkserver"])
+def test_a_worker_and_its_processes_listen_at_the_port_of_an_agent(node: Node, method: str | None) -> None:
     node.agent.send([_wire.RESERVE_PORT, 3])
     _, _, addr, port = node.agent.expect(_wire.PORT)[0]
     source = f"""
@@ -140,6 +150,8 @@ def test_processes_that_a_payload_starts_listen_at_the_port_of_an_agent(node: No
             with socket.create_server((sky.instance_info().head_addr, sky.instance_info().head_port)) as server:
                 return server.getsockname()
         def main():
+            if {method is None}:
+                return serve()
             with multiprocessing.get_context({method!r}).Pool(1) as pool:
                 return pool.apply(serve)
     """
