@@ -38,18 +38,37 @@ class _Finder:
             return None
         # All that follow: packages that are installed for editing have finders of their own.
         following = sys.meta_path[sys.meta_path.index(self) + 1 :] if self in sys.meta_path else sys.meta_path
-        found = (finder.find_spec(name, path, target) for finder in following)
-        spec = next((spec for spec in found if spec is not None), None)
-        loader: Any = None if spec is None else spec.loader
-        if loader is not None:
-            load = loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                load(module)
-                # Not before: whoever only looks for a module does not load it.
-                if self in sys.meta_path:
-                    sys.meta_path.remove(self)
-                    self._action(module)
-
-            loader.exec_module = exec_module
+        # `importlib` passes over what has no such method too.
+        finds = (finder.find_spec for finder in following if hasattr(finder, "find_spec"))
+        spec = next((spec for find in finds if (spec := find(name, path, target)) is not None), None)
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            loader: Any = _Loader(spec.loader, self)
+            spec.loader = loader
         return spec
+
+    def end(self, module: ModuleType) -> None:
+        """Call the action with the module that was loaded, if this is the first time."""
+        # Not before: whoever only looks for a module does not load it.
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            self._action(module)
+
+
+class _Loader:
+    """Loads the module with its own loader.
+
+    That loader is not changed: it may load other modules too, as those of zip files do.
+    """
+
+    def __init__(self, loader: Any, finder: _Finder) -> None:
+        self._loader = loader
+        self._finder = finder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: Any) -> None:
+        """Run the module's code; see `importlib`."""
+        module.__loader__ = module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        self._finder.end(module)

@@ -400,3 +400,7 @@ if __name__ == "__main__":
 elif __name__ == "__mp_main__":
     # `multiprocessing` imports the main module under this name in a process that it spawns.
     _bytecode.restore()
+    if "SKYWARD_CLUSTER" in os.environ:
+        import json
+
+        _head_port.share(json.loads(os.environ["SKYWARD_CLUSTER"]))

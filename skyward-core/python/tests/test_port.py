@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import subprocess
+import sys
 
 import pytest
 
 from skyward import _wire
 from skyward._agent.port import reserve
-from skyward._head_port import listen
 
 from .conftest import Node
 from .other_user import grab, grabbing, needs_root, running
@@ -20,6 +21,10 @@ ADDRESSES = ["127.8.77.9", "127.0.0.1", "::1"]
 
 def family(addr: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in addr else socket.AF_INET
+
+
+def listen(addr: str, port: int) -> socket.socket:
+    return socket.create_server((addr, port), family=family(addr), reuse_port=True)
 
 
 def attacked(addr: str, port: int, connections: int = 1) -> list[str]:
@@ -80,6 +85,27 @@ def test_no_other_user_gets_the_port_of_an_agent(node: Node) -> None:
         assert finish() == [[], 0]
 
 
+@needs_root
+def test_no_other_user_gets_the_port_of_an_earlier_generation(node: Node) -> None:
+    ports = []
+    for request in range(66):
+        node.agent.send([_wire.RESERVE_PORT, request])
+        _, _, addr, port = node.agent.expect(_wire.PORT)[0]
+        ports.append(port)
+    assert len(set(ports[2:])) == 64
+    assert [attacked(addr, port) for port in (ports[2], ports[-1])] == [[], []]
+    # An agent does not keep them for ever.
+    assert attacked(addr, ports[1]) != [] or ports[1] in ports[2:]
+
+
+@needs_root
+def test_both_families_are_held_whatever_the_default_of_the_host() -> None:
+    code = "from skyward._agent.port import reserve; print(reserve('127.0.0.1').getsockopt(41, 26))"
+    script = f'echo 1 > /proc/sys/net/ipv6/bindv6only && ip link set lo up && exec "$0" -c "{code}"'
+    command = ["unshare", "--net", "sh", "-c", script, sys.executable]
+    assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout == "0\n"
+
+
 @pytest.mark.parametrize("addr", ADDRESSES)
 def test_servers_of_the_same_user_listen_at_a_reserved_port(addr: str) -> None:
     def serves(kind: socket.AddressFamily, at: str, *options: int) -> bool:
@@ -111,3 +137,23 @@ def test_a_port_is_reserved_only_on_a_node_that_has_the_address() -> None:
         with pytest.raises(OSError) as refused:
             reserve(addr)
         assert refused.value.errno == errno.EADDRNOTAVAIL
+
+
+@pytest.mark.parametrize("method", [None, "spawn", "forkserver"])
+def test_a_worker_and_its_processes_listen_at_the_port_of_an_agent(node: Node, method: str | None) -> None:
+    node.agent.send([_wire.RESERVE_PORT, 3])
+    _, _, addr, port = node.agent.expect(_wire.PORT)[0]
+    source = f"""
+        import multiprocessing, socket
+        import skyward as sky
+        def serve():
+            with socket.create_server((sky.instance_info().head_addr, sky.instance_info().head_port)) as server:
+                return server.getsockname()
+        def main():
+            if {method is None}:
+                return serve()
+            with multiprocessing.get_context({method!r}).Pool(1) as pool:
+                return pool.apply(serve)
+    """
+    worker = node.ready(source, cluster={"head_addr": addr, "head_port": port})
+    assert worker.call(1) == [addr, port]

@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 import sys
+from collections import deque
 from collections.abc import Callable
 from time import monotonic, sleep
 from typing import Any, Final
@@ -49,6 +50,8 @@ _decode_spec: Final = msgspec.msgpack.Decoder(StartSpec).decode
 _LONGEST_WAIT: Final = 3600.0
 """The longest wait of one `poll`, in seconds; it counts milliseconds in 31 bits, about 24 days."""
 _INDEX: Final = struct.Struct("<I")
+_PORTS: Final = 64
+"""How many ports the agent holds at most, also those of generations that have ended."""
 _FAREWELL: Final = 5.0
 """Seconds that a client may take to receive each piece of what is sent before `AGENT_BYE`."""
 
@@ -80,7 +83,10 @@ class Agent:
         """Each stop that is not done: deadline, request number if any, generation and workers."""
         self._farewell: tuple[float, int] | None = None
         """Deadline and request number of a `Shutdown`."""
-        self._port: socket.socket | None = None
+        self._ports: deque[socket.socket] = deque()
+        """The ports that are held for worlds, the latest last. Ranks of an earlier generation may
+        still run on a node that the client does not reach, and connect to theirs.
+        """
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._handle(listener.fileno(), self._accept)
@@ -389,14 +395,13 @@ class Agent:
         self._tell([_wire.STARTED, start.request, generation, [[w.index, w.pid, w.socket_path] for w in started]])
 
     def _reserve_port(self, request: int) -> None:
-        if self._port is not None:
-            self._port.close()
-            self._port = None
+        if len(self._ports) == _PORTS:
+            self._ports.popleft().close()
         try:
             reserved = reserve(self.address)
         except OSError as error:
             raise Refusal(f"cannot reserve a port on {self.address}: {error.strerror}") from None
-        self._port = reserved
+        self._ports.append(reserved)
         self._tell([_wire.PORT, request, self.address, reserved.getsockname()[1]])
 
     def _signal(self, signal: Signal) -> None:
