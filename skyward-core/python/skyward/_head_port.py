@@ -12,9 +12,10 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from fcntl import LOCK_EX, LOCK_UN, flock
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from functools import wraps
 from types import ModuleType
 from typing import Any
@@ -116,6 +117,9 @@ def listen(addr: str | None, port: int) -> socket.socket:
 def _alone(folder: str) -> Iterator[None]:
     """Wait until no other worker of this node looks for servers or binds the port, nor a thread.
 
+    Whoever has been stopped meanwhile is waited for only a moment: without the lock, two servers
+    that begin at the same time may share the port.
+
     Args:
         folder: that of the generation, or an empty string if there is none.
     """
@@ -126,12 +130,22 @@ def _alone(folder: str) -> Iterator[None]:
         yield
         return
     try:
-        flock(lock, LOCK_EX)
+        end = time.monotonic() + _PATIENCE
+        while not _is_locked(lock) and time.monotonic() < end:
+            time.sleep(0.001)
         yield
     finally:
         # A process that was forked meanwhile has the descriptor too.
         flock(lock, LOCK_UN)
         os.close(lock)
+
+
+def _is_locked(lock: int) -> bool:
+    try:
+        flock(lock, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _has_server(address: bytes, port: int, are_apart: bool) -> bool:
@@ -175,6 +189,8 @@ def _plain(address: bytes) -> bytes:
 
 
 _BACKLOG = 1024
+_PATIENCE = 2.0
+"""Seconds to wait for the lock, which is held for milliseconds."""
 _LISTENS = "0A"
 """TCP_LISTEN, as the kernel's tables of connections write it."""
 _MAPPED = bytes(10) + b"\xff\xff"
