@@ -174,6 +174,46 @@ def test_a_collective_that_one_rank_has_begun_is_no_part_of_the_next_task() -> N
     assert results(ranks) == [[None, 2, None, 2], [None, 3, None, 3]]
 
 
+def test_a_kept_group_with_a_collective_of_one_rank_is_an_error_on_all_ranks() -> None:
+    body = """
+    import torch, torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+    kept = {}
+    def build():
+        kept.update(group=dist.new_group(), world=dist.group.WORLD)
+        kept["model"] = DistributedDataParallel(torch.nn.Linear(2, 1))
+        if dist.get_rank() == 0:
+            kept["work"] = [
+                dist.all_reduce(torch.full((1,), 100.0), group=kept[name], async_op=True) for name in ("group", "world")
+            ]
+    USES = {
+        "reduce": lambda: dist.all_reduce(torch.ones(1), group=kept["group"]),
+        "reduce in the world's": lambda: dist.all_reduce(torch.ones(1), group=kept["world"]),
+        "barrier": lambda: dist.barrier(kept["group"]),
+        "model": lambda: kept["model"](torch.ones(4, 2)).sum().backward(),
+    }
+    def attempt(use):
+        try:
+            USES[use]()
+        except (RuntimeError, ValueError) as error:
+            return str(error)
+    def run():
+        total = torch.ones(1)
+        dist.all_reduce(total)
+        return [int(total), *map(attempt, USES)]
+    result = [task(build), task(run)]
+    """
+    with World(2) as world:
+        ranks = results(world.run(torch(collective_timeout=60.0), body=body))
+    for _, (total, *said) in ranks:
+        assert total == 2
+        assert all(said), said
+        assert said[3] == (
+            "Backend of a group that an earlier task has left in different states on its ranks does not support "
+            "allreduce"
+        )
+
+
 def test_a_group_that_is_kept_serves_the_next_broadcast() -> None:
     body = """
     import torch, torch.distributed as dist

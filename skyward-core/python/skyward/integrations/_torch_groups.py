@@ -113,10 +113,25 @@ def _operations(group: Any) -> int | None:
 
 
 def _destroy(dist: Any) -> None:
-    """Destroy all groups, also with operations that never end."""
-    abort = getattr(dist.group.WORLD, "abort", None)
-    with suppress(Exception):
-        if abort is not None:
-            abort()
-    with suppress(Exception):
-        dist.destroy_process_group()
+    """Destroy all groups, also with operations that never end.
+
+    A payload may have kept one of them, whose next collective would take part in what is left in
+    it, or wait for a rank that has none. So each collective of it fails from now on.
+    """
+    c10d: Any = dist.distributed_c10d
+    groups = list(c10d._world.pg_map)
+    # The second one is for versions of torch without the first, and for backends that fail there.
+    for name in ("_abort_process_group", "destroy_process_group"):
+        with suppress(Exception):
+            getattr(c10d, name)()
+
+    import torch._C._distributed_c10d as native
+
+    class Ended(native.Backend):  # type: ignore[misc, unused-ignore]
+        def getBackendName(self) -> str:
+            return "of a group that an earlier task has left in different states on its ranks"
+
+    for group in groups:
+        with suppress(Exception):
+            for device in group._device_types:
+                group._register_backend(device, c10d.ProcessGroup.BackendType.CUSTOM, Ended(group.rank(), group.size()))
