@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from typing import Any, Final
 
 from . import _layouts, _settings
 
@@ -41,3 +42,29 @@ def clear(world: Mapping[str, str | None] | None) -> None:
         naming.reset_uids()
     if "accelerate" in modules:
         _settings.restore(world)
+        _forget_trainings(modules.get("accelerate.state"))
+
+
+def _forget_trainings(module: Any) -> None:
+    """Take away the state of Accelerate's trainings if no object of one is left.
+
+    The next `Accelerator` would continue with the precision, and with an accumulation of gradients
+    that has not come to its end, which keeps its optimizer from any step.
+    """
+    for name in ("AcceleratorState", "GradientState"):
+        kind = getattr(module, name, None)
+        # Each object has the dict of its class as its own.
+        if kind is not None and _holders(kind) <= _NO_HOLDER:
+            kind._shared_state.clear()
+
+
+def _holders(kind: Any) -> int:
+    return sys.getrefcount(kind._shared_state)
+
+
+class _Unused:
+    _shared_state: Final[dict[str, Any]] = {}
+
+
+_NO_HOLDER: Final = _holders(_Unused)
+"""What `_holders` returns for a class without objects; it depends on Python's version."""

@@ -327,6 +327,60 @@ result = [task(shard), task(plain), task(plain, gang=False), task(shard), task(p
     assert alone == [[None, None, "2", "no"], "kept"]
 
 
+@pytest.mark.parametrize("plugins", [[accelerate()], []], ids=["world", "alone"])
+def test_a_training_of_accelerate_does_not_go_on_in_the_next_task(plugins: list[Plugin]) -> None:
+    body = """
+import torch
+from accelerate import Accelerator
+
+kept = []
+
+def run(ends=True, keep=False, **more):
+    accelerator = Accelerator(**more)
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = torch.utils.data.DataLoader(torch.ones(8, 2), batch_size=2)
+    model, optimizer, data = accelerator.prepare(model, optimizer, data)
+    before = next(model.parameters()).detach().clone()
+    for x in data:
+        if more:
+            with accelerator.accumulate(model):
+                accelerator.backward(model(x).sum())
+        else:
+            accelerator.backward(model(x).sum())
+        optimizer.step()
+        optimizer.zero_grad()
+        if not ends:
+            raise ValueError("half way")
+    if keep:
+        kept.append(accelerator)
+    return [accelerator.mixed_precision, not torch.equal(before, next(model.parameters()))]
+
+def attempt(**more):
+    try:
+        return run(**more)
+    except ValueError as error:
+        return str(error)
+
+bf16 = {"mixed_precision": "bf16", "gradient_accumulation_steps": 4}
+result = [
+    task(lambda: attempt(ends=False, **bf16)),
+    task(attempt),
+    task(lambda: attempt(**bf16)),
+    task(lambda: attempt(keep=True)),
+    task(lambda: kept[0].mixed_precision),
+    task(lambda: [attempt(**bf16).split(",")[0], kept.clear()]),
+    task(lambda: attempt(**bf16)),
+]
+"""
+    with World(2 if plugins else 1) as world:
+        ranks = results(world.run(*plugins, body=body))
+    plain, half = ["no", True], ["bf16", True]
+    # What a payload keeps stays as it is.
+    refused = ["AcceleratorState has already been initialized and cannot be changed", None]
+    assert ranks == [["half way", plain, half, plain, "no", refused, half]] * len(ranks)
+
+
 def test_a_distribution_or_precision_that_a_task_alone_sets_does_not_reach_the_next_broadcast() -> None:
     body = """
 import jax, keras, numpy as np, skyward as sky
