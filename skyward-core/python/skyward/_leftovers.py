@@ -13,6 +13,12 @@ from typing import Any, Final
 
 from . import _layouts, _settings
 
+_KERAS: Final = "keras.src.backend.common.global_state"
+"""The module with what Keras keeps for each thread."""
+_NUMBERS: Final = "object_name_uids"
+"""There, how many layers without a name there are of each kind."""
+_DISTRIBUTION: Final = "distribution"
+
 _has_begun = False
 """Whether the first task has begun."""
 
@@ -35,14 +41,35 @@ def clear(world: Mapping[str, str | None] | None) -> None:
     """
     modules = sys.modules
     _layouts.lookups.clear()
-    naming = modules.get("keras.src.utils.naming")
-    if naming is not None:
-        # Keras numbers the layers that have no name. If the numbers continued, the paths of their
-        # weights would not match the patterns that matched them in the task before.
-        naming.reset_uids()
+    # If the numbers of Keras's layers continued, the paths of their weights would not match the
+    # patterns that matched them in the task before.
+    _put({_NUMBERS: None})
     if "accelerate" in modules:
         _settings.restore(world)
         _forget_trainings(modules.get("accelerate.state"))
+
+
+class Apart:
+    """Begins anew within a waiting task, for a call with which the task's worker helps.
+
+    The call finds what it would find on another worker, and the task continues as if the call had
+    run there.
+    """
+
+    def __enter__(self) -> None:
+        state = sys.modules.get(_KERAS)
+        self._before = {name: state and state.get_global_attribute(name) for name in (_NUMBERS, _DISTRIBUTION)}
+        _put({_NUMBERS: None})
+
+    def __exit__(self, *_: object) -> None:
+        _put(self._before)
+
+
+def _put(values: Mapping[str, Any]) -> None:
+    """Set what Keras keeps for each thread; None is as if there was nothing yet."""
+    state: Any = sys.modules.get(_KERAS)
+    for name, value in values.items() if state is not None else ():
+        state.set_global_attribute(name, value)
 
 
 def _forget_trainings(module: Any) -> None:
