@@ -58,16 +58,20 @@ def _flush_stdio() -> None:
 
 
 def _clear_payloads() -> None:
-    """Remove the objects that the modules of payloads hold, the latest first, so that they are finalized.
+    """Remove what the modules of payloads hold, the latest first, so that it is finalized.
 
     An archive gets its directory, and a compressed file its last block. Functions, classes and
-    modules stay, because finalizers use them.
+    modules stay at first, because finalizers use them. What only functions and classes hold, as a
+    closure or an attribute, is finalized with them.
     """
-    for module in [module for name, module in sys.modules.items() if is_root(name.partition(".")[0])][::-1]:
-        names = vars(module)
-        for name in list(names)[::-1]:
-            if not name.startswith("__") and not issubclass(type(names[name]), _STAYING):
-                del names[name]
+    modules = [module for name, module in sys.modules.items() if is_root(name.partition(".")[0])][::-1]
+    for staying in (_STAYING, ModuleType):
+        for names in map(vars, modules):
+            for name in list(names)[::-1]:
+                if not name.startswith("__") and not issubclass(type(names[name]), staying):
+                    del names[name]
+    if modules:
+        gc.collect()
 
 
 def _within(end: float, actions: Iterable[Callable[[], object]]) -> None:

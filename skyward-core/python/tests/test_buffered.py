@@ -69,6 +69,21 @@ FILES = """
         file = zipfile.ZipFile("archive", "w")
         file.writestr("a", "in the archive")
 
+    class Holder:
+        file = None
+
+    def holder():
+        pass
+
+    def do_held():
+        # By a class, by a function, and by a closure.
+        Holder.file, holder.file = zipfile.ZipFile("class", "w"), zipfile.ZipFile("function", "w")
+        closed = zipfile.ZipFile("closure", "w")
+        for one in (Holder.file, holder.file, closed):
+            one.writestr("a", "in the archive")
+        global file
+        file = lambda: closed
+
     class Last:
         def __init__(self, out):
             self.out = out
@@ -161,6 +176,13 @@ def test_compressed_files_and_archives_are_complete(make_node: Callable[..., Nod
     assert lzma.decompress((tmp_path / "lzma").read_bytes()) == b"lzma"
     ended(make_node(), tmp_path, "archive")
     assert zipfile.ZipFile(tmp_path / "archive").read("a") == b"in the archive"
+
+
+def test_archives_that_functions_and_classes_hold_are_complete(node: Node, tmp_path: Path) -> None:
+    ended(node, tmp_path, "held")
+    for name in ("class", "function", "closure"):
+        assert zipfile.ZipFile(tmp_path / name).read("a") == b"in the archive"
+    assert (node.folder / "g1" / "w0.err").read_text() == ""
 
 
 def test_native_output_is_output_of_the_worker(node: Node, tmp_path: Path) -> None:
