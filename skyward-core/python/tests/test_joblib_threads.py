@@ -241,6 +241,36 @@ def do_async():
         return [*found, beside == outside, used() == outside, on_thread(used) == outside]
     return [run(), on_thread(run)]
 
+def do_generator():
+    outside = used()
+    @sky.integrations.joblib_backend(n_jobs=2)
+    def call():
+        try:
+            yield used()
+            yield on_thread(work, 5)
+        except ValueError as error:
+            yield [str(error), used()]
+        return "returned"
+    def whole():
+        return (yield from call())
+    def run():
+        steps, found = whole(), []
+        for _ in range(2):
+            found += [next(steps), used() == outside]
+        found += [steps.throw(ValueError("thrown")), used() == outside]
+        try:
+            next(steps)
+        except StopIteration as end:
+            found.append(end.value)
+        # Its end changes nothing within a configuration of its caller, or after that.
+        steps = call()
+        next(steps)
+        with parallel_config(backend="threading", n_jobs=3):
+            steps.close()
+            found.append(used()[0])
+        return [*found, used() == outside]
+    return [run(), on_thread(run)]
+
 def do_forked():
     def child(queue):
         queue.put([work(5), on_thread(work, 5)])
@@ -365,6 +395,15 @@ def test_coroutines_beside_the_backend_do_not_see_it(make_pool: Callable[..., Po
         assert own == ["SkywardBackend", 2, 2]
         assert below == [["SkywardBackend", 2, 2], doubles(5)]
         assert same == [True, True, True]
+
+
+def test_the_caller_of_a_generator_does_not_see_its_backend(make_pool: Callable[..., Pool]) -> None:
+    pool = make_pool()
+    ours, before = ["SkywardBackend", 2, 2], pool.call(what="used")
+    for found in pool.call(what="generator"):
+        steps = [ours, True, [ours, doubles(5)], True, ["thrown", ours], True, "returned"]
+        assert found == [*steps, "ThreadingBackend", True]
+    assert pool.call(what="used") == before
 
 
 def test_forked_children_and_gangs_are_sequential_on_each_thread(make_pool: Callable[..., Pool]) -> None:
