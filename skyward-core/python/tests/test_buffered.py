@@ -8,7 +8,7 @@ import signal
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 import pytest
 
@@ -18,7 +18,7 @@ from .client import gone
 from .conftest import Node
 
 FILES = """
-    import bz2, csv, gzip, io, json, logging, lzma, os, threading, time, zipfile
+    import bz2, csv, gc, gzip, io, json, logging, lzma, os, threading, time, zipfile
 
     file = rows = packed = other = None
     kept = []
@@ -84,18 +84,36 @@ FILES = """
         global file
         file = lambda: closed
 
-    class Last:
-        def __init__(self, out):
-            self.out = out
+    def dump(value):
+        file.write(json.dumps(value))
 
+    class Last:
         def __del__(self):
-            self.out.write(json.dumps("last"))
+            dump("last")
 
     def do_finalizer():
         # It writes to a file that was opened before it, and uses names of its module.
         global file, other
         file = open("finalizer", "w")
-        other = Last(file)
+        other = Last()
+
+    class Through(io.RawIOBase):
+        def __init__(self, raw):
+            self.raw_ = raw
+        def writable(self):
+            return True
+        def write(self, data):
+            return self.raw_.write(data)
+
+    def do_through():
+        # To flush one file puts something into the buffer of another one.
+        first, logging.through = Through(None), Through(None)
+        for through in (first, logging.through):
+            through.above = io.BufferedWriter(through)
+            gc.collect()
+            through.raw_ = open("through" if through is first else "next", "wb")
+            through.above.write(b"through")
+        logging.first = first
 
     def do_native():
         import ctypes
@@ -112,6 +130,39 @@ FILES = """
         pipe.write(bytes(1 << 19))
         kept.append((read, pipe))
         do_text()
+
+    class Framed(io.BufferedIOBase):
+        # Writes the length before each part.
+        def __init__(self, raw):
+            self.raw_, self.parts = raw, []
+        def writable(self):
+            return True
+        def write(self, data):
+            self.parts.append(bytes(data))
+            return len(data)
+        def flush(self):
+            while self.parts:
+                self.raw_.write(b"%d " % len(self.parts[0]))
+                time.sleep(0.001)
+                self.raw_.write(self.parts.pop(0) + b"|")
+
+    def do_above():
+        # Text above frames above a file, and frames that are not written yet.
+        for number in range(5):
+            framed = Framed(open(f"above{number}", "wb"))
+            kept.append(io.TextIOWrapper(framed))
+            framed.write(b"frame")
+            kept[-1].write("text")
+
+    def do_frozen():
+        # As before many forks: the collector does not list what is frozen.
+        do_text()
+        gc.freeze()
+
+    def do_ended_thread():
+        # It executes code of the payload at the end of the run, and no longer at that of the worker.
+        do_archive()
+        threading.Thread(target=lambda: time.sleep(0.2)).start()
 
     class Slow:
         def __del__(self):
@@ -131,11 +182,12 @@ FILES = """
 """
 
 
-def ended(node: Node, folder: Path, what: str, end: str = "stop") -> None:
-    """Run a task, and end its worker."""
+def ended(node: Node, folder: Path, what: str, end: str = "stop", wait: float = 0.0) -> None:
+    """Run a task, wait, and end its worker."""
     # With PYTHONUNBUFFERED, Python has the C library buffer nothing either.
     worker = node.ready(FILES, env={"PYTHONUNBUFFERED": ""})
     worker.call(1, folder=str(folder), what=what)
+    sleep(wait)
     if end == "stop":
         node.agent.send([_wire.STOP, 1, 1, [0], 20.0])
     elif end == "bye":
@@ -161,6 +213,8 @@ def test_files_of_all_kinds_are_whole(make_node: Callable[..., Node], tmp_path: 
         "rows": {"rows": "1,2\n"},
         "native": {"native": "native"},
         "finalizer": {"finalizer": '"last"'},
+        "frozen": {"text": "text"},
+        "through": {"through": "through", "next": "through"},
     }.items():
         ended(make_node(), tmp_path, what)
         assert {name: (tmp_path / name).read_text() for name in contents} == contents
@@ -174,8 +228,10 @@ def test_compressed_files_and_archives_are_complete(make_node: Callable[..., Nod
     assert gzip.decompress((tmp_path / "gzip").read_bytes()) == b"gzip"
     assert bz2.decompress((tmp_path / "bz2").read_bytes()) == b"bz2"
     assert lzma.decompress((tmp_path / "lzma").read_bytes()) == b"lzma"
-    ended(make_node(), tmp_path, "archive")
-    assert zipfile.ZipFile(tmp_path / "archive").read("a") == b"in the archive"
+    for what, wait in {"archive": 0.0, "ended_thread": 0.5}.items():
+        ended(make_node(), tmp_path, what, wait=wait)
+        assert zipfile.ZipFile(tmp_path / "archive").read("a") == b"in the archive"
+        (tmp_path / "archive").unlink()
 
 
 def test_archives_that_functions_and_classes_hold_are_complete(node: Node, tmp_path: Path) -> None:
@@ -183,6 +239,12 @@ def test_archives_that_functions_and_classes_hold_are_complete(node: Node, tmp_p
     for name in ("class", "function", "closure"):
         assert zipfile.ZipFile(tmp_path / name).read("a") == b"in the archive"
     assert (node.folder / "g1" / "w0.err").read_text() == ""
+
+
+def test_files_that_lie_above_each_other_are_not_written_at_the_same_time(node: Node, tmp_path: Path) -> None:
+    ended(node, tmp_path, "above")
+    for number in range(5):
+        assert (tmp_path / f"above{number}").read_bytes() in (b"5 frame|4 text|", b"4 text|5 frame|")
 
 
 def test_native_output_is_output_of_the_worker(node: Node, tmp_path: Path) -> None:
