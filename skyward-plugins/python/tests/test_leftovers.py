@@ -174,6 +174,33 @@ def test_a_collective_that_one_rank_has_begun_is_no_part_of_the_next_task() -> N
     assert results(ranks) == [[None, 2, None, 2], [None, 3, None, 3]]
 
 
+def test_what_ranks_have_sent_before_all_of_them_failed_reaches_no_later_task() -> None:
+    body = """
+    import torch, torch.distributed as dist
+    other = 1 - dist.get_rank()
+    sent = []
+    def fail(error):
+        dist.barrier()
+        sent.append(dist.isend(torch.full((1,), 100.0), other))
+        raise error("all ranks, before they receive")
+    def attempt(error):
+        try:
+            task(lambda: fail(error))
+        except (ValueError, KeyboardInterrupt):
+            return "failed"
+    def run():
+        received = torch.zeros(1)
+        work = dist.isend(torch.ones(1), other)
+        dist.recv(received, other)
+        work.wait()
+        return int(received)
+    result = [attempt(ValueError), task(run), attempt(KeyboardInterrupt), task(run), task(run)]
+    """
+    with World(2) as world:
+        ranks = world.run(torch(collective_timeout=20.0), body=body)
+    assert results(ranks) == [["failed", 1, "failed", 1, 1]] * 2
+
+
 def test_a_kept_group_with_a_collective_of_one_rank_is_an_error_on_all_ranks() -> None:
     body = """
     import torch, torch.distributed as dist
