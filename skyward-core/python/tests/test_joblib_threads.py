@@ -220,6 +220,12 @@ def do_beside():
         left.set()
         return [sorted(found), running.result()]
 
+def do_nested():
+    with sky.integrations.joblib_backend(n_jobs=2):
+        with sky.integrations.joblib_backend(n_jobs=1):
+            inner = on_thread(used)
+        return [inner, on_thread(used)]
+
 def do_async():
     outside = used()
     async def other(begun, done):
@@ -388,6 +394,10 @@ def test_the_main_thread_uses_only_what_it_has_entered(make_pool: Callable[..., 
     (found, results) = pool.call(what="beside")
     assert results == doubles(12)
     assert found == pool.call(what="used")[:1]
+
+
+def test_threads_use_the_backend_that_was_entered_last(make_pool: Callable[..., Pool]) -> None:
+    assert make_pool().call(what="nested") == [["SkywardBackend", 2, 1], ["SkywardBackend", 2, 2]]
 
 
 def test_coroutines_beside_the_backend_do_not_see_it(make_pool: Callable[..., Pool]) -> None:
