@@ -220,6 +220,13 @@ def do_beside():
         left.set()
         return [sorted(found), running.result()]
 
+def do_items():
+    # joblib takes the later items on a thread of its own.
+    def items():
+        with parallel_config(n_jobs=2):
+            return Parallel(n_jobs=-1, batch_size=1)(delayed(double)(effective_n_jobs(None)) for _ in range(40))
+    return [items(), on_thread(items)]
+
 def do_nested():
     with sky.integrations.joblib_backend(n_jobs=2):
         with sky.integrations.joblib_backend(n_jobs=1):
@@ -398,6 +405,10 @@ def test_the_main_thread_uses_only_what_it_has_entered(make_pool: Callable[..., 
 
 def test_threads_use_the_backend_that_was_entered_last(make_pool: Callable[..., Pool]) -> None:
     assert make_pool().call(what="nested") == [["SkywardBackend", 2, 1], ["SkywardBackend", 2, 2]]
+
+
+def test_items_are_made_within_the_configuration_of_their_call(make_pool: Callable[..., Pool]) -> None:
+    assert make_pool().call(what="items", options={}) == [[4] * 40] * 2
 
 
 def test_coroutines_beside_the_backend_do_not_see_it(make_pool: Callable[..., Pool]) -> None:
