@@ -33,19 +33,24 @@ _STAYING: Final = (FunctionType, ModuleType, type)
 
 
 def write_out() -> None:
-    """Write what open files have buffered, and finalize what the modules of payloads hold.
-
-    A file that blocks keeps no other back.
-    """
+    """Write what open files have buffered, and finalize what the modules of payloads hold."""
     end = monotonic() + _LONGEST
     _strays.note()
-    files = [*_files()]
-    # Twice: to write the buffer of one file may fill that of another one.
-    _within(end, [*(file.flush for file in (*files, *files)), _flush_stdio])
-    del files
+    _write_files(end)
     # A thread that executes code of a payload would fail without these objects, and report that.
     if not _strays.threads:
         _within(end, [_clear_payloads])
+
+
+def write_files() -> None:
+    """Write what open files have buffered, before code that may not return."""
+    _write_files(monotonic() + _LONGEST)
+
+
+def _write_files(end: float) -> None:
+    files = [*_files()]
+    # Twice: to write the buffer of one file may fill that of another one.
+    _within(end, [*(file.flush for file in (*files, *files)), _flush_stdio])
 
 
 def _files() -> Iterator[Any]:

@@ -14,11 +14,11 @@ import pytest
 
 from skyward import _wire
 
-from .client import gone
+from .client import gone, source
 from .conftest import Node
 
 FILES = """
-    import bz2, csv, gc, gzip, io, json, logging, lzma, os, threading, time, zipfile
+    import atexit, bz2, csv, gc, gzip, io, json, logging, lzma, multiprocessing, os, threading, time, zipfile
 
     file = rows = packed = other = None
     kept = []
@@ -164,6 +164,14 @@ FILES = """
         do_archive()
         threading.Thread(target=lambda: time.sleep(0.2)).start()
 
+    def do_waiting():
+        do_text()
+        multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,)).start()
+
+    def do_stuck():
+        do_text()
+        atexit.register(time.sleep, 600)
+
     class Slow:
         def __del__(self):
             time.sleep(1)
@@ -203,6 +211,27 @@ def ended(node: Node, folder: Path, what: str, end: str = "stop", wait: float = 
 @pytest.mark.parametrize("end", ["stop", "bye", "shutdown", "signal"])
 def test_a_text_file_is_whole_however_the_worker_is_ended(node: Node, tmp_path: Path, end: str) -> None:
     ended(node, tmp_path, "text", end)
+    assert (tmp_path / "text").read_text() == "text"
+
+
+STUCK = """
+    import time
+    from contextlib import contextmanager
+
+    @contextmanager
+    def make(config):
+        yield
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("what", ["waiting", "stuck", "hook"])
+def test_files_are_whole_although_the_worker_does_not_come_to_its_end(node: Node, tmp_path: Path, what: str) -> None:
+    hooks = [{"plugin": "test", "kind": "app", "source": source(STUCK), "filename": "test.py", "factory": "make"}]
+    worker = node.ready(FILES, hooks=hooks if what == "hook" else [])
+    worker.call(1, folder=str(tmp_path), what="text" if what == "hook" else what)
+    node.agent.send([_wire.STOP, 1, 1, [0], 0.5])
+    assert node.agent.expect(_wire.EXITED)[0][5] == signal.SIGKILL
     assert (tmp_path / "text").read_text() == "text"
 
 
