@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import suppress
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -27,7 +26,7 @@ def on_import(name: str, action: Action) -> None:
 
 
 class _Finder:
-    """Finds one module where the others would find it, to call the action once it is loaded."""
+    """Finds one module where the others find it, to call the action once it is loaded."""
 
     def __init__(self, name: str, action: Action) -> None:
         self._name = name
@@ -37,16 +36,20 @@ class _Finder:
         """Return the module's specification, if it is this module; see `importlib`."""
         if name != self._name:
             return None
-        with suppress(ValueError):
-            sys.meta_path.remove(self)
-        spec = PathFinder.find_spec(name, path, target)
+        # All that follow: packages that are installed for editing have finders of their own.
+        following = sys.meta_path[sys.meta_path.index(self) + 1 :] if self in sys.meta_path else sys.meta_path
+        found = (finder.find_spec(name, path, target) for finder in following)
+        spec = next((spec for spec in found if spec is not None), None)
         loader: Any = None if spec is None else spec.loader
         if loader is not None:
             load = loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
                 load(module)
-                self._action(module)
+                # Not before: whoever only looks for a module does not load it.
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                    self._action(module)
 
             loader.exec_module = exec_module
         return spec

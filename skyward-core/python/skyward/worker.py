@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from . import _hooks, _keys, _layouts, _state, _strays, _wire, _world
+from . import _head_port, _hooks, _keys, _layouts, _state, _strays, _wire, _world
 from ._alarm import TIMER, Alarm
 from ._complaint import complain
 from ._conceal import conceal
@@ -370,6 +370,7 @@ def main() -> None:
     listener.setblocking(False)
     conceal(spec.get("secrets") or ())
     _state.cluster = spec["cluster"]
+    _head_port.share(spec["cluster"])
     if sys.path[0] == os.getcwd():
         # Modules in the working folder can be imported, but must not hide modules of libraries.
         sys.path.append(sys.path.pop(0))

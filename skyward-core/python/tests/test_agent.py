@@ -365,14 +365,14 @@ def test_frames_may_arrive_in_pieces(node: Node) -> None:
     assert [node.agent.expect(_wire.PONG)[0][1] for _ in range(2)] == [1, 2]
 
 
-def test_a_reserved_port_is_bound_by_a_server_and_by_nobody_else(node: Node) -> None:
+def test_a_reserved_port_is_bound_by_a_server_that_shares_it_and_by_nobody_else(node: Node) -> None:
     node.agent.send([_wire.RESERVE_PORT, 3])
     head, _ = node.agent.expect(_wire.PORT)
     assert head[1:3] == [3, "127.0.0.1"]
     with socket.socket() as taken, pytest.raises(OSError, match="in use"):
         taken.bind(("127.0.0.1", head[3]))
     with socket.socket() as server:
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         server.bind(("127.0.0.1", head[3]))
         server.listen()
         with socket.create_connection(("127.0.0.1", head[3]), timeout=5):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 import textwrap
@@ -14,6 +13,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from skyward._agent.port import reserve
 
 ROOT = Path(__file__).parents[1]
 CORE = ROOT.parents[1] / "skyward-core" / "python"
@@ -48,7 +49,9 @@ from contextlib import ExitStack
 from importlib import import_module
 
 # As a worker does it: before the hooks change anything.
-from skyward import _layouts, _state, _world
+from skyward import _head_port, _layouts, _state, _world
+
+_head_port.share(json.loads(os.environ["SKYWARD_CLUSTER"]))
 
 spec = json.loads(sys.argv[1])
 hooks = [import_module("skyward_plugins." + name) for name, _ in spec["plugins"]]
@@ -127,10 +130,7 @@ class World:
         self.nodes, self.workers_per_node, self.cluster = nodes, workers_per_node, cluster
         subnet = f"127.{random.randint(1, 254)}.{random.randint(1, 254)}"
         self.addresses = [f"{subnet}.{node + 1}" for node in range(nodes)]
-        self.held = socket.socket()
-        self.held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        self.held.bind((self.addresses[0], 0))
+        self.held = reserve(self.addresses[0])
         self.port: int = self.held.getsockname()[1]
 
     def __enter__(self) -> World:

@@ -36,6 +36,7 @@ from .client import Connection
 from .installed import installed
 from .log import log
 from .logs import Tails
+from .port import reserve
 from .process import WAKE, Worker
 from .stacks import Stacks
 from .watch import Watch as WatchCommand
@@ -391,12 +392,8 @@ class Agent:
         if self._port is not None:
             self._port.close()
             self._port = None
-        family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
         try:
-            reserved = socket.socket(family)
-            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            reserved.bind((self.address, 0))
+            reserved = reserve(self.address)
         except OSError as error:
             raise Refusal(f"cannot reserve a port on {self.address}: {error.strerror}") from None
         self._port = reserved

@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 
 from .._cluster import InstanceInfo
+from .._head_port import listen
 
 
 def meet(info: InstanceInfo, timeout: float, deadline: float, service: bool = True) -> None:
@@ -42,7 +43,7 @@ def _receive(info: InstanceInfo, timeout: float, deadline: float) -> None:
     here: dict[int, socket.socket] = {}
     greeting = _greeting(info)
     try:
-        with listener(info.head_addr, info.head_port) as server:
+        with _listen(info) as server:
             while len(here) < info.total_workers - 1:
                 remaining = deadline - time.monotonic()
                 try:
@@ -68,6 +69,14 @@ def _receive(info: InstanceInfo, timeout: float, deadline: float) -> None:
     finally:
         for connection in here.values():
             connection.close()
+
+
+def _listen(info: InstanceInfo) -> socket.socket:
+    try:
+        return listen(info.head_addr, info.head_port)
+    except OSError as error:
+        place = join_address(info.head_addr, info.head_port)
+        raise OSError(error.errno, f"rank 0 cannot listen at {place}: {error.strerror}") from error
 
 
 def _report(info: InstanceInfo, timeout: float, deadline: float) -> None:
@@ -148,22 +157,6 @@ def _line(connection: socket.socket) -> str:
         if not more or data.endswith(b"\n"):
             break
     return data.decode(errors="replace").rstrip("\n")
-
-
-def listener(addr: str, port: int) -> socket.socket:
-    """Return a socket that listens at the rendezvous port, which the agent has reserved."""
-    family = socket.AF_INET6 if ":" in addr else socket.AF_INET
-    server = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # The agent keeps the port bound, so that no other process gets it.
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        server.bind((addr, port))
-        server.listen(1024)
-    except OSError as error:
-        server.close()
-        raise OSError(error.errno, f"rank 0 cannot listen at {join_address(addr, port)}: {error.strerror}") from error
-    return server
 
 
 def join_address(addr: str, port: int) -> str:

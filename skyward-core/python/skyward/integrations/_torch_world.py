@@ -12,7 +12,7 @@ from typing import Any
 from .. import _state, _world
 from .._cluster import InstanceInfo
 from . import _torch_groups, _torch_store
-from ._meet import listener, meet
+from ._meet import meet
 
 TIMEOUT = 240.0
 """Seconds within which all workers must meet. A pool allows hooks more time, so the error here
@@ -122,12 +122,8 @@ def _store(info: InstanceInfo, timeout: float, met: bool = False) -> _torch_stor
         meet(info, timeout, deadline)
     rank, total = info.global_worker_index, info.total_workers
     left = timedelta(seconds=max(5.0, deadline - time.monotonic()))
-    options: dict[str, Any] = {"timeout": left, "wait_for_workers": False}
     try:
-        if rank == 0:
-            # By default the store listens on every address of the host.
-            options["master_listen_fd"] = listener(info.head_addr, info.head_port).detach()
-        store = dist.TCPStore(info.head_addr, info.head_port, total, rank == 0, **options)
+        store = dist.TCPStore(info.head_addr, info.head_port, total, rank == 0, timeout=left, wait_for_workers=False)
     except Exception as error:
         what = "listen" if rank == 0 else "reach rank 0"
         place = f"{info.head_addr}:{info.head_port}"

@@ -1,0 +1,113 @@
+"""The port that an agent reserves: servers of its own user get it, and no other user does."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+import pytest
+
+from skyward import _wire
+from skyward._agent.port import reserve
+from skyward._head_port import listen
+
+from .conftest import Node
+from .other_user import grab, grabbing, needs_root, running
+
+ADDRESSES = ["127.8.77.9", "127.0.0.1", "::1"]
+
+
+def family(addr: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in addr else socket.AF_INET
+
+
+def attacked(addr: str, port: int, connections: int = 1) -> list[str]:
+    """Let another user try everything, then connect; return what that user could bind."""
+
+    def attack(end: int, begin: int) -> list[str]:
+        servers, bound = grab(addr, port)
+        os.write(begin, b"+")
+        os.read(end, 1)
+        for server in servers:
+            try:
+                server.accept()
+                bound.append("and got a connection")
+            except BlockingIOError:
+                pass
+        return bound
+
+    with running(attack) as finish:
+        for _ in range(connections):
+            with socket.socket(family(addr)) as client:
+                client.connect_ex((addr, port))
+        found: list[str] = finish()
+        return found
+
+
+@needs_root
+@pytest.mark.parametrize("addr", ADDRESSES)
+def test_no_other_user_gets_a_reserved_port_at_any_time(addr: str) -> None:
+    with reserve(addr) as held:
+        port = held.getsockname()[1]
+        # Twice: what the first attempt leaves behind may help the second.
+        assert attacked(addr, port) == [], "before a server listens"
+        assert attacked(addr, port) == [], "before a server listens, again"
+        with listen(addr, port) as server:
+            assert attacked(addr, port) == [], "while a server listens"
+            clients = [socket.create_connection((addr, port)) for _ in range(4)]
+            served = [server.accept()[0] for _ in clients]
+        assert attacked(addr, port) == [], "while connections of a closed server live"
+        for connection in (*clients[:2], *served[1:3]):
+            connection.close()
+        assert attacked(addr, port) == [], "after connections of a closed server"
+        with listen(addr, port) as server, socket.create_connection((addr, port), timeout=5):
+            server.accept()[0].close()
+        for connection in (*clients, *served):
+            connection.close()
+
+
+@needs_root
+def test_no_other_user_gets_the_port_of_an_agent(node: Node) -> None:
+    node.agent.send([_wire.RESERVE_PORT, 3])
+    _, _, addr, port = node.agent.expect(_wire.PORT)[0]
+    with running(grabbing(addr, port)) as finish:
+        for _ in range(100):
+            with listen(addr, port) as server, socket.create_connection((addr, port), timeout=5):
+                server.accept()[0].close()
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection((addr, port), timeout=5)
+        assert finish() == [[], 0]
+
+
+@pytest.mark.parametrize("addr", ADDRESSES)
+def test_servers_of_the_same_user_listen_at_a_reserved_port(addr: str) -> None:
+    def serves(kind: socket.AddressFamily, at: str, *options: int) -> bool:
+        with socket.socket(kind) as server:
+            if kind == socket.AF_INET6:
+                server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            for option in options:
+                server.setsockopt(socket.SOL_SOCKET, option, 1)
+            server.bind((at, port))
+            server.listen()
+            with socket.create_connection((addr, port), timeout=5):
+                server.accept()[0].close()
+        return True
+
+    with reserve(addr) as held:
+        port = held.getsockname()[1]
+        assert serves(family(addr), addr, socket.SO_REUSEPORT)
+        # As gRPC does it.
+        mapped = addr if ":" in addr else f"::ffff:{addr}"
+        for at in (mapped, "::"):
+            assert serves(socket.AF_INET6, at, socket.SO_REUSEPORT, socket.SO_REUSEADDR)
+        with pytest.raises(OSError) as refused:
+            serves(family(addr), addr, socket.SO_REUSEADDR)
+        assert refused.value.errno == errno.EADDRINUSE
+
+
+def test_a_port_is_reserved_only_on_a_node_that_has_the_address() -> None:
+    for addr in ("192.0.2.1", "2001:db8::1"):
+        with pytest.raises(OSError) as refused:
+            reserve(addr)
+        assert refused.value.errno == errno.EADDRNOTAVAIL
