@@ -40,16 +40,30 @@ class _Finder:
         following = sys.meta_path[sys.meta_path.index(self) + 1 :] if self in sys.meta_path else sys.meta_path
         found = (finder.find_spec(name, path, target) for finder in following)
         spec = next((spec for spec in found if spec is not None), None)
-        loader: Any = None if spec is None else spec.loader
-        if loader is not None:
-            load = loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                load(module)
-                # Not before: whoever only looks for a module does not load it.
-                if self in sys.meta_path:
-                    sys.meta_path.remove(self)
-                    self._action(module)
-
-            loader.exec_module = exec_module
+        if spec is not None and spec.loader is not None:
+            loader: Any = _Loader(spec.loader, self)
+            spec.loader = loader
         return spec
+
+    def on_loaded(self, module: ModuleType) -> None:
+        """The module's code has run: not before, because whoever only looks for a module does not load it."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            self._action(module)
+
+
+class _Loader:
+    """Stands for the loader of one module until it loads: the loader of an archive serves many modules."""
+
+    def __init__(self, loader: Any, finder: _Finder) -> None:
+        self._loader = loader
+        self._finder = finder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: Any) -> None:
+        """Execute the module as its own loader does; see `importlib`."""
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._finder.on_loaded(module)

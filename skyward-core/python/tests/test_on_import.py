@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import zipfile
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -75,3 +76,17 @@ def test_an_import_that_fails_can_be_tried_again(seen: list[int], tmp_path: Path
     importlib.invalidate_caches()
     importlib.import_module(NAME)
     assert seen == [8]
+
+
+def test_another_module_of_the_same_loader_gets_no_action(seen: list[int], tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "modules.zip", "w") as archive:
+        archive.writestr(f"{NAME}.py", "value = 9\n")
+        archive.writestr(f"{NAME}_too.py", "value = 10\n")
+    sys.path.insert(0, str(tmp_path / "modules.zip"))
+    assert importlib.util.find_spec(NAME) is not None
+    importlib.import_module(f"{NAME}_too")
+    assert seen == []
+    module: Any = importlib.import_module(NAME)
+    assert seen == [9]
+    assert type(module.__loader__).__name__ == type(module.__spec__.loader).__name__ == "zipimporter"
+    sys.modules.pop(f"{NAME}_too")
