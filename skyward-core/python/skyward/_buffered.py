@@ -10,7 +10,10 @@ import gc
 import io
 import sys
 from _io import _IOBase  # type: ignore[import-not-found, unused-ignore]
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from threading import Thread
 from time import monotonic
 from types import FunctionType, ModuleType
 from typing import Any, Final
@@ -22,22 +25,32 @@ _LONGEST: Final = 2.0
 """The most seconds for all files: what is written may go to a full pipe, or to a server that is
 gone.
 """
+_IN_ORDER: Final = 0.5
+"""The seconds of these in which they are written one after another."""
 _IN_MEMORY: Final = (io.RawIOBase, io.BytesIO, io.StringIO)
 """Files without a buffer, and those that are nothing else."""
 _STAYING: Final = (FunctionType, ModuleType, type)
 
 
 def write_out() -> None:
-    """Write what open files have buffered, and finalize what the modules of payloads hold.
-
-    Each file is written on a thread of its own, so that one that blocks keeps no other back.
-    """
+    """Write what open files have buffered, and finalize what the modules of payloads hold."""
     end = monotonic() + _LONGEST
     _strays.note()
-    _within(end, [*(file.flush for file in _files()), _flush_stdio])
+    _write_files(end)
     # A thread that executes code of a payload would fail without these objects, and report that.
     if not _strays.threads:
         _within(end, [_clear_payloads])
+
+
+def write_files() -> None:
+    """Write what open files have buffered, before code that may not return."""
+    _write_files(monotonic() + _LONGEST)
+
+
+def _write_files(end: float) -> None:
+    files = [*_files()]
+    # Twice: to write the buffer of one file may fill that of another one.
+    _within(end, [*(file.flush for file in (*files, *files)), _flush_stdio])
 
 
 def _files() -> Iterator[Any]:
@@ -58,33 +71,56 @@ def _flush_stdio() -> None:
 
 
 def _clear_payloads() -> None:
-    """Remove the objects that the modules of payloads hold, the latest first, so that they are finalized.
+    """Remove what the modules of payloads hold, the latest first, so that it is finalized.
 
     An archive gets its directory, and a compressed file its last block. Functions, classes and
-    modules stay, because finalizers use them.
+    modules stay at first, because finalizers use them. What only functions and classes hold, as a
+    closure or an attribute, is finalized with them.
     """
-    for module in [module for name, module in sys.modules.items() if is_root(name.partition(".")[0])][::-1]:
-        names = vars(module)
-        for name in list(names)[::-1]:
-            if not name.startswith("__") and not issubclass(type(names[name]), _STAYING):
-                del names[name]
+    modules = [module for name, module in sys.modules.items() if is_root(name.partition(".")[0])][::-1]
+    for staying in (_STAYING, ModuleType):
+        for names in map(vars, modules):
+            for name in list(names)[::-1]:
+                if not name.startswith("__") and not issubclass(type(names[name]), staying):
+                    del names[name]
+    if modules:
+        gc.collect()
 
 
 def _within(end: float, actions: Iterable[Callable[[], object]]) -> None:
-    """Do all of this at the same time, and return when all is done, at the latest at the end."""
-    from threading import Thread
+    """Do these one after another, and return when all is done, at the latest at the end.
 
-    threads = []
-    for action in actions:
-        thread = Thread(target=_attempt, args=(action,), daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # the system starts no more threads
-            _attempt(action)
-        else:
-            threads.append(thread)
+    A file may lie above another one, such as text above a compressed file, and few allow that both
+    are written at the same time. What is left after a while is done at the same time nevertheless.
+    """
+    waiting = deque(actions)
+
+    def do_all() -> None:
+        with suppress(IndexError):  # the others have been taken meanwhile
+            while waiting:
+                _attempt(waiting.popleft())
+
+    threads = [thread] if (thread := _start(do_all)) else []
+    if thread is not None:
+        thread.join(_IN_ORDER)
+    with suppress(IndexError):
+        while waiting:
+            thread = _start(waiting.popleft())
+            if thread is not None:
+                threads.append(thread)
     for thread in threads:
         thread.join(max(0.0, end - monotonic()))
+
+
+def _start(action: Callable[[], object]) -> Thread | None:
+    """Do this on a thread of its own; if the system starts no more threads, do it here."""
+    thread = Thread(target=_attempt, args=(action,), daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        _attempt(action)
+        return None
+    return thread
 
 
 def _attempt(action: Callable[[], object]) -> None:

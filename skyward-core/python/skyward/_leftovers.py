@@ -7,30 +7,28 @@ what the next task does, although that task has no part in it.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from . import _layouts
+from . import _layouts, _settings
 
-_PREFIXES: Final = ("ACCELERATE_", "FSDP_", "MEGATRON_LM_", "PARALLELISM_CONFIG_", "XLA_DOWNCAST_BF16", "XLA_USE_BF16")
-"""The begins of variables through which Accelerate and Transformers pass settings of one training,
-such as a compiler or FSDP, from one of their parts to another.
-"""
+_KERAS: Final = "keras.src.backend.common.global_state"
+"""The module with what Keras keeps for each thread."""
+_NUMBERS: Final = "object_name_uids"
+"""There, how many layers without a name there are of each kind."""
+_DISTRIBUTION: Final = "distribution"
 
-_OF_WORLDS: Final = "ACCELERATE_USE_CPU"
-"""The variable among them that Accelerate only reads: it belongs to the world, as `RANK` does."""
-
-_settings: dict[str, str | None] | None = None
-"""Those variables before the first task: those of the image and of plugins. None before that."""
+_has_begun = False
+"""Whether the first task has begun."""
 
 
 def begin() -> None:
     """Before anything changes the first task's view of the world, remember how it was."""
-    global _settings
-    if _settings is None:
-        _settings = _found()
+    global _has_begun
+    if not _has_begun:
+        _has_begun = True
+        _settings.begin()
         _layouts.watch()
 
 
@@ -43,27 +41,57 @@ def clear(world: Mapping[str, str | None] | None) -> None:
     """
     modules = sys.modules
     _layouts.lookups.clear()
-    naming = modules.get("keras.src.utils.naming")
-    if naming is not None:
-        # Keras numbers the layers that have no name. If the numbers continued, the paths of their
-        # weights would not match the patterns that matched them in the task before.
-        naming.reset_uids()
+    # If the numbers of Keras's layers continued, the paths of their weights would not match the
+    # patterns that matched them in the task before.
+    _put({_NUMBERS: None})
     if "accelerate" in modules:
-        _restore({**(_settings or {}), **(world or {})})
+        _settings.restore(world)
+        _forget_trainings(modules.get("accelerate.state"))
 
 
-def _found() -> dict[str, str | None]:
-    return {name: value for name, value in os.environ.items() if _is_setting(name)}
+class Apart:
+    """Begins anew within a waiting task, for a call with which the task's worker helps.
+
+    The call finds what it would find on another worker, and the task continues as if the call had
+    run there.
+    """
+
+    def __enter__(self) -> None:
+        state = sys.modules.get(_KERAS)
+        self._before = {name: state and state.get_global_attribute(name) for name in (_NUMBERS, _DISTRIBUTION)}
+        _put({_NUMBERS: None})
+
+    def __exit__(self, *_: object) -> None:
+        _put(self._before)
 
 
-def _is_setting(name: str) -> bool:
-    return name.startswith(_PREFIXES) and name != _OF_WORLDS
+def _put(values: Mapping[str, Any]) -> None:
+    """Set what Keras keeps for each thread; None is as if there was nothing yet."""
+    state: Any = sys.modules.get(_KERAS)
+    for name, value in values.items() if state is not None else ():
+        state.set_global_attribute(name, value)
 
 
-def _restore(settings: Mapping[str, str | None]) -> None:
-    for name in _found():
-        if settings.get(name) is None:
-            del os.environ[name]
-    for name, value in settings.items():
-        if value is not None and _is_setting(name):
-            os.environ[name] = value
+def _forget_trainings(module: Any) -> None:
+    """Take away the state of Accelerate's trainings if no object of one is left.
+
+    The next `Accelerator` would continue with the precision, and with an accumulation of gradients
+    that has not come to its end, which keeps its optimizer from any step.
+    """
+    for name in ("AcceleratorState", "GradientState"):
+        kind = getattr(module, name, None)
+        # Each object has the dict of its class as its own.
+        if kind is not None and _holders(kind) <= _NO_HOLDER:
+            kind._shared_state.clear()
+
+
+def _holders(kind: Any) -> int:
+    return sys.getrefcount(kind._shared_state)
+
+
+class _Unused:
+    _shared_state: Final[dict[str, Any]] = {}
+
+
+_NO_HOLDER: Final = _holders(_Unused)
+"""What `_holders` returns for a class without objects; it depends on Python's version."""

@@ -317,6 +317,11 @@ class Worker(Interrupts):
 
     def leave(self) -> int:
         """Leave the hooks, and return the exit code."""
+        from ._buffered import write_files
+
+        # Hooks may wait for other ranks, and functions of `atexit` for processes of the payload, until
+        # the agent kills this process.
+        write_files()
         self.in_hooks = True
         try:
             _world.leave()

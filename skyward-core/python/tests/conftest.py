@@ -51,7 +51,7 @@ class Node:
         worker.gang = [1, 1, spec["cluster"]["total_nodes"] * spec["cluster"]["workers_per_node"]]
         return worker
 
-    def ready(self, source: str = "", **more: Any) -> WorkerClient:
+    def ready(self, source: str | dict[str, str] = "", **more: Any) -> WorkerClient:
         """Return a worker after its `Hello`, with a payload loaded in slot 1."""
         worker = self.worker(**more)
         head, failure = worker.hello()

@@ -8,17 +8,17 @@ import signal
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 import pytest
 
 from skyward import _wire
 
-from .client import gone
+from .client import gone, source
 from .conftest import Node
 
 FILES = """
-    import bz2, csv, gzip, io, json, logging, lzma, os, threading, time, zipfile
+    import atexit, bz2, csv, gc, gzip, io, json, logging, lzma, multiprocessing, os, threading, time, zipfile
 
     file = rows = packed = other = None
     kept = []
@@ -69,18 +69,51 @@ FILES = """
         file = zipfile.ZipFile("archive", "w")
         file.writestr("a", "in the archive")
 
-    class Last:
-        def __init__(self, out):
-            self.out = out
+    class Holder:
+        file = None
 
+    def holder():
+        pass
+
+    def do_held():
+        # By a class, by a function, and by a closure.
+        Holder.file, holder.file = zipfile.ZipFile("class", "w"), zipfile.ZipFile("function", "w")
+        closed = zipfile.ZipFile("closure", "w")
+        for one in (Holder.file, holder.file, closed):
+            one.writestr("a", "in the archive")
+        global file
+        file = lambda: closed
+
+    def dump(value):
+        file.write(json.dumps(value))
+
+    class Last:
         def __del__(self):
-            self.out.write(json.dumps("last"))
+            dump("last")
 
     def do_finalizer():
         # It writes to a file that was opened before it, and uses names of its module.
         global file, other
         file = open("finalizer", "w")
-        other = Last(file)
+        other = Last()
+
+    class Through(io.RawIOBase):
+        def __init__(self, raw):
+            self.raw_ = raw
+        def writable(self):
+            return True
+        def write(self, data):
+            return self.raw_.write(data)
+
+    def do_through():
+        # To flush one file puts something into the buffer of another one.
+        first, logging.through = Through(None), Through(None)
+        for through in (first, logging.through):
+            through.above = io.BufferedWriter(through)
+            gc.collect()
+            through.raw_ = open("through" if through is first else "next", "wb")
+            through.above.write(b"through")
+        logging.first = first
 
     def do_native():
         import ctypes
@@ -97,6 +130,47 @@ FILES = """
         pipe.write(bytes(1 << 19))
         kept.append((read, pipe))
         do_text()
+
+    class Framed(io.BufferedIOBase):
+        # Writes the length before each part.
+        def __init__(self, raw):
+            self.raw_, self.parts = raw, []
+        def writable(self):
+            return True
+        def write(self, data):
+            self.parts.append(bytes(data))
+            return len(data)
+        def flush(self):
+            while self.parts:
+                self.raw_.write(b"%d " % len(self.parts[0]))
+                time.sleep(0.001)
+                self.raw_.write(self.parts.pop(0) + b"|")
+
+    def do_above():
+        # Text above frames above a file, and frames that are not written yet.
+        for number in range(5):
+            framed = Framed(open(f"above{number}", "wb"))
+            kept.append(io.TextIOWrapper(framed))
+            framed.write(b"frame")
+            kept[-1].write("text")
+
+    def do_frozen():
+        # As before many forks: the collector does not list what is frozen.
+        do_text()
+        gc.freeze()
+
+    def do_ended_thread():
+        # It executes code of the payload at the end of the run, and no longer at that of the worker.
+        do_archive()
+        threading.Thread(target=lambda: time.sleep(0.2)).start()
+
+    def do_waiting():
+        do_text()
+        multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,)).start()
+
+    def do_stuck():
+        do_text()
+        atexit.register(time.sleep, 600)
 
     class Slow:
         def __del__(self):
@@ -116,11 +190,12 @@ FILES = """
 """
 
 
-def ended(node: Node, folder: Path, what: str, end: str = "stop") -> None:
-    """Run a task, and end its worker."""
+def ended(node: Node, folder: Path, what: str, end: str = "stop", wait: float = 0.0) -> None:
+    """Run a task, wait, and end its worker."""
     # With PYTHONUNBUFFERED, Python has the C library buffer nothing either.
     worker = node.ready(FILES, env={"PYTHONUNBUFFERED": ""})
     worker.call(1, folder=str(folder), what=what)
+    sleep(wait)
     if end == "stop":
         node.agent.send([_wire.STOP, 1, 1, [0], 20.0])
     elif end == "bye":
@@ -139,6 +214,27 @@ def test_a_text_file_is_whole_however_the_worker_is_ended(node: Node, tmp_path: 
     assert (tmp_path / "text").read_text() == "text"
 
 
+STUCK = """
+    import time
+    from contextlib import contextmanager
+
+    @contextmanager
+    def make(config):
+        yield
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("what", ["waiting", "stuck", "hook"])
+def test_files_are_whole_although_the_worker_does_not_come_to_its_end(node: Node, tmp_path: Path, what: str) -> None:
+    hooks = [{"plugin": "test", "kind": "app", "source": source(STUCK), "filename": "test.py", "factory": "make"}]
+    worker = node.ready(FILES, hooks=hooks if what == "hook" else [])
+    worker.call(1, folder=str(tmp_path), what="text" if what == "hook" else what)
+    node.agent.send([_wire.STOP, 1, 1, [0], 0.5])
+    assert node.agent.expect(_wire.EXITED)[0][5] == signal.SIGKILL
+    assert (tmp_path / "text").read_text() == "text"
+
+
 def test_files_of_all_kinds_are_whole(make_node: Callable[..., Node], tmp_path: Path) -> None:
     for what, contents in {
         "bytes": {"bytes": "bytes", "both": "both"},
@@ -146,6 +242,8 @@ def test_files_of_all_kinds_are_whole(make_node: Callable[..., Node], tmp_path: 
         "rows": {"rows": "1,2\n"},
         "native": {"native": "native"},
         "finalizer": {"finalizer": '"last"'},
+        "frozen": {"text": "text"},
+        "through": {"through": "through", "next": "through"},
     }.items():
         ended(make_node(), tmp_path, what)
         assert {name: (tmp_path / name).read_text() for name in contents} == contents
@@ -159,8 +257,23 @@ def test_compressed_files_and_archives_are_complete(make_node: Callable[..., Nod
     assert gzip.decompress((tmp_path / "gzip").read_bytes()) == b"gzip"
     assert bz2.decompress((tmp_path / "bz2").read_bytes()) == b"bz2"
     assert lzma.decompress((tmp_path / "lzma").read_bytes()) == b"lzma"
-    ended(make_node(), tmp_path, "archive")
-    assert zipfile.ZipFile(tmp_path / "archive").read("a") == b"in the archive"
+    for what, wait in {"archive": 0.0, "ended_thread": 0.5}.items():
+        ended(make_node(), tmp_path, what, wait=wait)
+        assert zipfile.ZipFile(tmp_path / "archive").read("a") == b"in the archive"
+        (tmp_path / "archive").unlink()
+
+
+def test_archives_that_functions_and_classes_hold_are_complete(node: Node, tmp_path: Path) -> None:
+    ended(node, tmp_path, "held")
+    for name in ("class", "function", "closure"):
+        assert zipfile.ZipFile(tmp_path / name).read("a") == b"in the archive"
+    assert (node.folder / "g1" / "w0.err").read_text() == ""
+
+
+def test_files_that_lie_above_each_other_are_not_written_at_the_same_time(node: Node, tmp_path: Path) -> None:
+    ended(node, tmp_path, "above")
+    for number in range(5):
+        assert (tmp_path / f"above{number}").read_bytes() in (b"5 frame|4 text|", b"4 text|5 frame|")
 
 
 def test_native_output_is_output_of_the_worker(node: Node, tmp_path: Path) -> None:

@@ -220,6 +220,19 @@ def do_beside():
         left.set()
         return [sorted(found), running.result()]
 
+def do_items():
+    # joblib takes the later items on a thread of its own.
+    def items():
+        with parallel_config(n_jobs=2):
+            return Parallel(n_jobs=-1, batch_size=1)(delayed(double)(effective_n_jobs(None)) for _ in range(40))
+    return [items(), on_thread(items)]
+
+def do_nested():
+    with sky.integrations.joblib_backend(n_jobs=2):
+        with sky.integrations.joblib_backend(n_jobs=1):
+            inner = on_thread(used)
+        return [inner, on_thread(used)]
+
 def do_async():
     outside = used()
     async def other(begun, done):
@@ -239,6 +252,36 @@ def do_async():
     def run():
         found, beside = asyncio.run(both())
         return [*found, beside == outside, used() == outside, on_thread(used) == outside]
+    return [run(), on_thread(run)]
+
+def do_generator():
+    outside = used()
+    @sky.integrations.joblib_backend(n_jobs=2)
+    def call():
+        try:
+            yield used()
+            yield on_thread(work, 5)
+        except ValueError as error:
+            yield [str(error), used()]
+        return "returned"
+    def whole():
+        return (yield from call())
+    def run():
+        steps, found = whole(), []
+        for _ in range(2):
+            found += [next(steps), used() == outside]
+        found += [steps.throw(ValueError("thrown")), used() == outside]
+        try:
+            next(steps)
+        except StopIteration as end:
+            found.append(end.value)
+        # Its end changes nothing within a configuration of its caller, or after that.
+        steps = call()
+        next(steps)
+        with parallel_config(backend="threading", n_jobs=3):
+            steps.close()
+            found.append(used()[0])
+        return [*found, used() == outside]
     return [run(), on_thread(run)]
 
 def do_forked():
@@ -360,11 +403,28 @@ def test_the_main_thread_uses_only_what_it_has_entered(make_pool: Callable[..., 
     assert found == pool.call(what="used")[:1]
 
 
+def test_threads_use_the_backend_that_was_entered_last(make_pool: Callable[..., Pool]) -> None:
+    assert make_pool().call(what="nested") == [["SkywardBackend", 2, 1], ["SkywardBackend", 2, 2]]
+
+
+def test_items_are_made_within_the_configuration_of_their_call(make_pool: Callable[..., Pool]) -> None:
+    assert make_pool().call(what="items", options={}) == [[4] * 40] * 2
+
+
 def test_coroutines_beside_the_backend_do_not_see_it(make_pool: Callable[..., Pool]) -> None:
     for own, below, *same in make_pool().call(what="async"):
         assert own == ["SkywardBackend", 2, 2]
         assert below == [["SkywardBackend", 2, 2], doubles(5)]
         assert same == [True, True, True]
+
+
+def test_the_caller_of_a_generator_does_not_see_its_backend(make_pool: Callable[..., Pool]) -> None:
+    pool = make_pool()
+    ours, before = ["SkywardBackend", 2, 2], pool.call(what="used")
+    for found in pool.call(what="generator"):
+        steps = [ours, True, [ours, doubles(5)], True, ["thrown", ours], True, "returned"]
+        assert found == [*steps, "ThreadingBackend", True]
+    assert pool.call(what="used") == before
 
 
 def test_forked_children_and_gangs_are_sequential_on_each_thread(make_pool: Callable[..., Pool]) -> None:

@@ -14,6 +14,7 @@ from .test_calls_store import value
 PAYLOAD = """
     import os
     import multiprocessing
+    import multiprocessing.managers
     from multiprocessing.managers import SyncManager
 
     import skyward as sky
@@ -81,6 +82,19 @@ PAYLOAD = """
             shared = manager.dict()
             return sky.submit(use, shared, "a").result() == shared["a"]
 
+    class Own(multiprocessing.managers.BaseProxy):
+        def __reduce__(self):
+            return str, ("reduced by itself",)
+
+    class OwnManager(multiprocessing.managers.BaseManager):
+        pass
+
+    OwnManager.register("make", list, Own)
+
+    def do_own_reduce():
+        with OwnManager() as manager:
+            return sky.submit(str.upper, manager.make()).result()
+
     def do_address():
         with SyncManager(("127.0.0.1", 0)) as manager:
             shared = manager.dict()
@@ -123,6 +137,7 @@ WANTED = {
     "lock": 4,
     "nested": [7, 2],
     "own_key": True,
+    "own_reduce": "REDUCED BY ITSELF",
     "address": True,
     "child": [0, True],
     "put": 5,

@@ -174,6 +174,73 @@ def test_a_collective_that_one_rank_has_begun_is_no_part_of_the_next_task() -> N
     assert results(ranks) == [[None, 2, None, 2], [None, 3, None, 3]]
 
 
+def test_what_ranks_have_sent_before_all_of_them_failed_reaches_no_later_task() -> None:
+    body = """
+    import torch, torch.distributed as dist
+    other = 1 - dist.get_rank()
+    sent = []
+    def fail(error):
+        dist.barrier()
+        sent.append(dist.isend(torch.full((1,), 100.0), other))
+        raise error("all ranks, before they receive")
+    def attempt(error):
+        try:
+            task(lambda: fail(error))
+        except (ValueError, KeyboardInterrupt):
+            return "failed"
+    def run():
+        received = torch.zeros(1)
+        work = dist.isend(torch.ones(1), other)
+        dist.recv(received, other)
+        work.wait()
+        return int(received)
+    result = [attempt(ValueError), task(run), attempt(KeyboardInterrupt), task(run), task(run)]
+    """
+    with World(2) as world:
+        ranks = world.run(torch(collective_timeout=20.0), body=body)
+    assert results(ranks) == [["failed", 1, "failed", 1, 1]] * 2
+
+
+def test_a_kept_group_with_a_collective_of_one_rank_is_an_error_on_all_ranks() -> None:
+    body = """
+    import torch, torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+    kept = {}
+    def build():
+        kept.update(group=dist.new_group(), world=dist.group.WORLD)
+        kept["model"] = DistributedDataParallel(torch.nn.Linear(2, 1))
+        if dist.get_rank() == 0:
+            kept["work"] = [
+                dist.all_reduce(torch.full((1,), 100.0), group=kept[name], async_op=True) for name in ("group", "world")
+            ]
+    USES = {
+        "reduce": lambda: dist.all_reduce(torch.ones(1), group=kept["group"]),
+        "reduce in the world's": lambda: dist.all_reduce(torch.ones(1), group=kept["world"]),
+        "barrier": lambda: dist.barrier(kept["group"]),
+        "model": lambda: kept["model"](torch.ones(4, 2)).sum().backward(),
+    }
+    def attempt(use):
+        try:
+            USES[use]()
+        except (RuntimeError, ValueError) as error:
+            return str(error)
+    def run():
+        total = torch.ones(1)
+        dist.all_reduce(total)
+        return [int(total), *map(attempt, USES)]
+    result = [task(build), task(run)]
+    """
+    with World(2) as world:
+        ranks = results(world.run(torch(collective_timeout=60.0), body=body))
+    for _, (total, *said) in ranks:
+        assert total == 2
+        assert all(said), said
+        assert said[3] == (
+            "Backend of a group that an earlier task has left in different states on its ranks does not support "
+            "allreduce"
+        )
+
+
 def test_a_group_that_is_kept_serves_the_next_broadcast() -> None:
     body = """
     import torch, torch.distributed as dist
@@ -285,6 +352,58 @@ result = [task(shard), task(plain), task(plain, gang=False), task(shard), task(p
     assert one == other == ["True", "true", "2", None]
     assert plain == again == [[None, "false", "2", "no"], "kept"]
     assert alone == [[None, None, "2", "no"], "kept"]
+
+
+def test_a_training_of_accelerate_does_not_go_on_in_the_next_task() -> None:
+    body = """
+import torch
+from accelerate import Accelerator
+
+kept = []
+
+def run(ends=True, keep=False, **more):
+    accelerator = Accelerator(**more)
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = torch.utils.data.DataLoader(torch.ones(8, 2), batch_size=2)
+    model, optimizer, data = accelerator.prepare(model, optimizer, data)
+    before = next(model.parameters()).detach().clone()
+    for x in data:
+        if more:
+            with accelerator.accumulate(model):
+                accelerator.backward(model(x).sum())
+        else:
+            accelerator.backward(model(x).sum())
+        optimizer.step()
+        optimizer.zero_grad()
+        if not ends:
+            raise ValueError("half way")
+    if keep:
+        kept.append(accelerator)
+    return [accelerator.mixed_precision, not torch.equal(before, next(model.parameters()))]
+
+def attempt(**more):
+    try:
+        return run(**more)
+    except ValueError as error:
+        return str(error)
+
+bf16 = {"mixed_precision": "bf16", "gradient_accumulation_steps": 4}
+result = [
+    task(lambda: attempt(ends=False, **bf16)),
+    task(attempt),
+    task(lambda: attempt(**bf16)),
+    task(lambda: attempt(keep=True)),
+    task(lambda: kept[0].mixed_precision),
+    task(lambda: [attempt(**bf16).split(",")[0], kept.clear()]),
+    task(lambda: attempt(**bf16)),
+]
+"""
+    [found] = results([run_alone(body=body)])
+    plain, half = ["no", True], ["bf16", True]
+    # What a payload keeps stays as it is.
+    refused = ["AcceleratorState has already been initialized and cannot be changed", None]
+    assert found == ["half way", plain, half, plain, "no", refused, half]
 
 
 def test_a_distribution_or_precision_that_a_task_alone_sets_does_not_reach_the_next_broadcast() -> None:

@@ -38,7 +38,7 @@ def settle(info: InstanceInfo, world: World) -> None:
     """
     store = world_store(info)
     assert store is not None
-    mine = json.dumps({"failed": world.has_failed, "groups": _groups(info.total_workers), "settings": _settings()})
+    mine = json.dumps({"ending": world.ending, "groups": groups(info.total_workers), "settings": _settings()})
     found = agree(store, info, mine, difference, TIMEOUT)
     if found not in (None, _DIFFER):
         raise RuntimeError(f"the ranks compare their process groups before a broadcast: {found}")
@@ -58,7 +58,7 @@ def difference(sent: dict[int, str]) -> str | None:
     Other settings of some ranks are an error, which is returned.
 
     Args:
-        sent: for each rank, the JSON of its groups and settings, and whether it has failed.
+        sent: for each rank, the JSON of its groups and settings, and how it has ended the last gang.
     """
     states = {rank: json.loads(text) for rank, text in sent.items()}
     for name, value in states[0]["settings"].items():
@@ -69,14 +69,21 @@ def difference(sent: dict[int, str]) -> str | None:
                     f"`{name}` is {value} on rank 0 and {other} on rank {rank}, as an earlier task has left it. Set it "
                     "to the same at the begin of each task, or restore it at the end of the task that changes it"
                 )
-    groups: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for state in states.values():
-        groups.update(state["groups"])
-    same = len({state["failed"] for state in states.values()}) == 1 and all(
-        state["groups"].get(name) == group
-        for rank, state in states.items()
-        for name, group in groups.items()
-        if group[0] is None or rank in group[0]
+        found.update(state["groups"])
+    endings = {state["ending"] for state in states.values()}
+    # What ranks send to each other counts as an operation, whether the other one has received it or
+    # not. So equal numbers say nothing if the ranks have not come to the end.
+    same = (
+        len(endings) == 1
+        and "half way" not in endings
+        and all(
+            state["groups"].get(name) == group
+            for rank, state in states.items()
+            for name, group in found.items()
+            if group[0] is None or rank in group[0]
+        )
     )
     return None if same else _DIFFER
 
@@ -90,7 +97,7 @@ def _settings() -> dict[str, str]:
     }
 
 
-def _groups(total: int) -> dict[str, Any]:
+def groups(total: int) -> dict[str, Any]:
     """Return, for each group of this rank, its ranks and how many operations it has begun.
 
     The ranks are None if all belong to the group.
@@ -98,11 +105,11 @@ def _groups(total: int) -> dict[str, Any]:
     c10d: Any = sys.modules["torch.distributed.distributed_c10d"]
     if not c10d.is_initialized():
         return {}
-    groups: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for group, name in c10d._world.pg_names.items():
         ranks = sorted(c10d.get_process_group_ranks(group))
-        groups[str(name)] = [None if len(ranks) == total else ranks, _operations(group)]
-    return groups
+        found[str(name)] = [None if len(ranks) == total else ranks, _operations(group)]
+    return found
 
 
 def _operations(group: Any) -> int | None:
@@ -113,10 +120,25 @@ def _operations(group: Any) -> int | None:
 
 
 def _destroy(dist: Any) -> None:
-    """Destroy all groups, also with operations that never end."""
-    abort = getattr(dist.group.WORLD, "abort", None)
-    with suppress(Exception):
-        if abort is not None:
-            abort()
-    with suppress(Exception):
-        dist.destroy_process_group()
+    """Destroy all groups, also with operations that never end.
+
+    A payload may have kept one of them, whose next collective would take part in what is left in
+    it, or wait for a rank that has none. So each collective of it fails from now on.
+    """
+    c10d: Any = dist.distributed_c10d
+    groups = list(c10d._world.pg_map)
+    # The second one is for versions of torch without the first, and for backends that fail there.
+    for name in ("_abort_process_group", "destroy_process_group"):
+        with suppress(Exception):
+            getattr(c10d, name)()
+
+    import torch._C._distributed_c10d as native
+
+    class Ended(native.Backend):  # type: ignore[misc, unused-ignore]
+        def getBackendName(self) -> str:
+            return "of a group that an earlier task has left in different states on its ranks"
+
+    for group in groups:
+        with suppress(Exception):
+            for device in group._device_types:
+                group._register_backend(device, c10d.ProcessGroup.BackendType.CUSTOM, Ended(group.rank(), group.size()))

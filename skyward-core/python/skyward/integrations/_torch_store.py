@@ -28,8 +28,10 @@ class World:
         """The backend of that group."""
         self.attempt: tuple[int, int] | None = None
         """The attempt of a gang that began with settled groups most recently."""
-        self.has_failed = False
-        """Whether this rank ended its part of the last gang with an exception."""
+        self.ending = "well"
+        """How this rank ended its part of the last gang: `well`; `failed`, by an exception before it
+        began an operation of a group; or `half way`, by one after that.
+        """
         self._made: dict[int, int] = {}
         self._made_in: tuple[int, int] | None = None
 

@@ -76,9 +76,13 @@ def around_gang(info: InstanceInfo, timeout: float, met: bool = False) -> Iterat
         return
     world.attempt = _state.attempt
     _torch_groups.settle(info, world)
-    world.has_failed = True
-    yield
-    world.has_failed = False
+    before = _torch_groups.groups(info.total_workers)
+    try:
+        yield
+    except BaseException:
+        world.ending = "failed" if _torch_groups.groups(info.total_workers) == before else "half way"
+        raise
+    world.ending = "well"
 
 
 def alone() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ContextDecorator, contextmanager
 from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 
-from .._steps import step_awaited
+from .._steps import step, step_awaited
 
 if TYPE_CHECKING:
     from .._calls.options import Retry
@@ -90,25 +90,30 @@ class Backend(ContextDecorator):
 
         @wraps(function)
         def iterate(*args: Any, **kwargs: Any) -> Any:
-            with self._make():
-                yield from function(*args, **kwargs)  # type: ignore[misc, unused-ignore]
+            with self._around_steps() as scope:
+                return (yield from step(scope, function(*args, **kwargs)))
 
         @wraps(function)
         async def finish(*args: Any, **kwargs: Any) -> Any:
-            return await self._finish(function(*args, **kwargs))  # type: ignore[arg-type, unused-ignore]
+            with self._around_steps() as scope:
+                return await step_awaited(scope, function(*args, **kwargs))  # type: ignore[arg-type, unused-ignore]
 
         if iscoroutinefunction(function):
             return finish  # type: ignore[return-value, unused-ignore]
         return iterate if isgeneratorfunction(function) else call
 
-    async def _finish(self, steps: Coroutine[Any, Any, Any]) -> Any:
-        """Await a coroutine; leave the backend while it waits and its thread runs others."""
+    @contextmanager
+    def _around_steps(self) -> Iterator[AbstractContextManager[None]]:
+        """Return a scope in which the backend is used, for code that waits outside of it between its steps.
+
+        Meanwhile its thread runs other code: the caller of a generator, or other coroutines.
+        """
         with self._configure() as config:
             from ._joblib_shared import shared
 
             scope = _Within()
         with shared(config):
-            return await step_awaited(scope, steps)
+            yield scope
 
     @contextmanager
     def _make(self) -> Iterator[None]:
