@@ -155,6 +155,8 @@ with_each_shell! {
     processes_that_only_start_others_end_with_their_machine,
 }
 
+mod ending;
+
 fn a_machine_whose_lease_is_not_renewed_ends_with_all_its_processes(shell: &[&str]) {
     let mut kept = Kept::new(shell, 5);
     // As a payload may leave it.
