@@ -202,12 +202,15 @@ fn a_machine_without_its_lease_ends(shell: &[&str]) {
 fn the_end_of_a_machine_does_not_end_its_neighbours(shell: &[&str]) {
     let mut kept = Kept::new(shell, 5);
     let neighbour = Kept::new(shell, 1_000_000);
-    let mut unmarked = spawn("sleep", &["600"], None);
+    let longer = format!("{}-b", kept.mark);
+    let mut others = [None, Some(longer.as_str())].map(|mark| spawn("sleep", &["600"], mark));
     kept.ends();
-    let alive = [neighbour.keeper.id(), neighbour.marked.id(), unmarked.id()].map(lives);
-    unmarked.kill().unwrap();
-    unmarked.wait().unwrap();
-    assert_eq!(alive, [true; 3]);
+    let alive = [neighbour.keeper.id(), neighbour.marked.id(), others[0].id(), others[1].id()].map(lives);
+    for other in &mut others {
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+    assert_eq!(alive, [true; 4]);
 }
 
 /// A pipe with a name, by which a test sees whether a process lives that has opened it.

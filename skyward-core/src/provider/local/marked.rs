@@ -343,36 +343,4 @@ const MISSED: u32 = 40;
 const HIDDEN: [Errno; 4] = [Errno::NOENT, Errno::SRCH, Errno::ACCESS, Errno::PERM];
 
 #[cfg(test)]
-mod tests {
-    use std::process::Command;
-
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-    use super::*;
-
-    #[test]
-    fn processes_that_cannot_be_read_end_no_machine() {
-        // In a process of its own, because the limit is that of all of its threads.
-        if std::env::var_os(ALONE).is_none() {
-            let mut command = Command::new(std::env::current_exe().unwrap());
-            let name = "provider::local::marked::tests::processes_that_cannot_be_read_end_no_machine";
-            let output = command.args(["--exact", name]).env(ALONE, "1").output().unwrap();
-            let text = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success() && text.contains("1 passed"), "{text}");
-            return;
-        }
-        let machine = MachineId::new(format!("test-{:016x}", rand::random::<u64>()));
-        let mut process = Command::new("sleep").arg("600").env(MARK, machine.as_str()).spawn().unwrap();
-        let marks = Marks::of(&machine, Path::new("/none"));
-        let limit = getrlimit(Resource::Nofile);
-        setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..limit }).unwrap();
-        let results = (marks.end(Duration::from_millis(50)).is_err(), super::marks().is_err());
-        setrlimit(Resource::Nofile, limit).unwrap();
-        let lived = process.try_wait().unwrap().is_none();
-        let ended = marks.end(Duration::from_secs(30));
-        process.wait().unwrap();
-        assert_eq!((results, lived, ended.unwrap()), ((true, true), true, Vec::new()));
-    }
-
-    const ALONE: &str = "SKYWARD_TEST_ALONE";
-}
+mod tests;
