@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use indoc::indoc;
 use skyward::compute::PendingCompute;
 use skyward::error::{ErrorKind, Result};
+use skyward::plugin::plugin;
 use skyward::spec::Image;
 
 use crate::common::scene::Folder;
@@ -68,6 +69,16 @@ async fn nodes_with_different_packages_are_refused_before_their_workers_start() 
         assert_eq!(error.kind(), ErrorKind::Environment, "{error:#}");
         assert_eq!(error.message(), format!("node 1 has another environment than node 0: {difference}"));
     }
+}
+
+#[tokio::test]
+async fn packages_on_the_path_of_the_image_count_too() {
+    // In the working folder of each node.
+    let make =
+        "case $SKYWARD_MACHINE in *.n0-*) version=1.0 ;; *) version=2.0 ;; esac\nmkdir -p libs/demo-$version.dist-info";
+    let image = Image::new().env("PYTHONPATH", "libs");
+    let error = pool(2).image(image).plugin(plugin("libs").bootstrap(make)).start().await.unwrap_err();
+    assert_eq!(error.message(), "node 1 has another environment than node 0: demo 2.0 instead of 1.0");
 }
 
 #[tokio::test]

@@ -17,10 +17,11 @@ from typing import NoReturn
 
 from . import _wire
 from ._agent import tree
+from ._agent.installed import path_of_workers
 from ._agent.log import log
 from ._agent.loop import Agent
 
-_USAGE = "usage: python -m skyward.agent --dir DIR --addr ADDR --lease SECONDS [--owner-pid PID]"
+_USAGE = "usage: python -m skyward.agent --dir DIR --addr ADDR --lease SECONDS [--owner-pid PID] [--path PYTHONPATH]"
 
 
 class _Arguments:
@@ -32,7 +33,7 @@ class _Arguments:
         while rest:
             name = rest.pop(0)
             name, equals, value = name.partition("=")
-            if name not in ("--dir", "--addr", "--lease", "--owner-pid") or not (equals or rest):
+            if name not in ("--dir", "--addr", "--lease", "--owner-pid", "--path") or not (equals or rest):
                 _fail(f"unknown option, or an option without a value: {name}\n{_USAGE}")
             given[name] = value if equals else rest.pop(0)
         missing = [name for name in ("--dir", "--addr", "--lease") if name not in given]
@@ -40,6 +41,7 @@ class _Arguments:
             _fail(f"missing options: {', '.join(missing)}\n{_USAGE}")
         self.folder = os.path.abspath(given["--dir"])
         self.address = given["--addr"]
+        self.path = given.get("--path", "")
         try:
             self.lease = float(given["--lease"])
             self.owner = int(given["--owner-pid"]) if "--owner-pid" in given else None
@@ -122,7 +124,8 @@ def _boot(arguments: _Arguments) -> Agent:
     listener.listen(16)
     listener.setblocking(False)
     machine = os.environ.get("SKYWARD_MACHINE", "")
-    agent = Agent(folder, arguments.address, arguments.lease, listener, machine)
+    imports = path_of_workers(f"{folder}/work", arguments.path)
+    agent = Agent(folder, arguments.address, arguments.lease, listener, machine, imports)
     if arguments.owner is not None:
         agent.watch_owner(arguments.owner)
     return agent

@@ -265,12 +265,14 @@ class AgentClient(Frames):
         self.expect(_wire.AGENT_BYE)
 
 
-def start_agent(folder: Path, *options: str, machine: str = "", lease: float = 2 * DEADLINE) -> dict[str, Any]:
+def start_agent(
+    folder: Path, *options: str, machine: str = "", lease: float = 2 * DEADLINE, path: str = ""
+) -> dict[str, Any]:
     """Start an agent in the folder; return the line that it prints."""
     command = [sys.executable, "-m", "skyward.agent", "--dir", str(folder), "--addr", "127.0.0.1"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SKYWARD_MACHINE": machine or f"test-{folder}"}
     done = subprocess.run(
-        [*command, "--lease", str(lease), *options],
+        [*command, "--lease", str(lease), f"--path={path}", *options],
         env=environment,
         capture_output=True,
         text=True,

@@ -99,8 +99,9 @@ impl Plan {
             let script = format!("{home}{SETUP}{}{command}\n", image_env(image));
             step("setup", command, script, limits.environment)
         });
-        let agent =
-            |check_only: &str| format!("{home}check_only={}\n{AGENT}{}", quoted(check_only), agent_line(place, limits));
+        let agent = |check_only: &str| {
+            format!("{home}check_only={}\n{AGENT}{}", quoted(check_only), agent_line(place, image, limits))
+        };
         Self {
             steps: steps(&common, &installer, (image, inputs), place, limits, package),
             setup: setup.collect(),
@@ -327,7 +328,7 @@ fn image_env(image: &Image) -> String {
     image.env.iter().map(|(key, value)| format!("export {key}={}\n", quoted(value))).collect()
 }
 
-fn agent_line(place: &Place, limits: &Limits) -> String {
+fn agent_line(place: &Place, image: &Image, limits: &Limits) -> String {
     let mut line = format!(
         "exec \"$python\" -m skyward.agent --dir {} --addr {} --lease {}",
         quoted(&place.folder),
@@ -336,6 +337,9 @@ fn agent_line(place: &Place, limits: &Limits) -> String {
     );
     if place.on_client_host {
         let _ = write!(line, " --owner-pid {}", std::process::id());
+    }
+    if let Some(path) = image.env.get("PYTHONPATH") {
+        let _ = write!(line, " --path={}", quoted(path));
     }
     line.push('\n');
     line

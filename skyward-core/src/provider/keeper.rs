@@ -177,7 +177,7 @@ pub(crate) const START: &str =
 pub(crate) const AGAIN: &str = "SKYWARD_KEEPER_SAME";
 
 /// The functions that end a machine, for scripts that end it without its keeper.
-#[cfg(feature = "ssh")]
+#[cfg(any(test, feature = "ssh"))]
 pub(crate) const ENDING: &str = include_str!("scripts/ending.sh");
 
 /// The environment variable that names the machine a process belongs to.

@@ -7,7 +7,7 @@ pub(super) mod host;
 mod key;
 mod marked;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -179,7 +179,7 @@ impl Provider for Local {
         blocking(move || {
             let there: Vec<_> =
                 machines.iter().map(|machine| Ok(folders.machine(machine)?.exists())).collect::<Result<_>>()?;
-            let marks = if there.contains(&false) { marked::marks() } else { Default::default() };
+            let marks = if there.contains(&false) { marks()? } else { Default::default() };
             let report = |(machine, there): (&MachineId, bool)| match there {
                 true => folders.running(machine),
                 false if marks.contains(machine.as_str()) => Ok(MachineReport::new(MachineState::Ending)),
@@ -224,7 +224,7 @@ impl Provider for Local {
         let (folders, pool) = (self.folders(), pool.clone());
         blocking(move || {
             let mut machines = folders.machines(&pool)?;
-            for mark in marked::marks() {
+            for mark in marks()? {
                 if machines.iter().all(|machine| machine.id.as_str() != mark) {
                     machines.extend(folders.of_mark(&pool, &mark));
                 }
@@ -238,7 +238,7 @@ impl Provider for Local {
     /// which the lock on its record shows, or while a process of one of its machines runs.
     async fn pools(&self) -> Result<Vec<PoolRecord>> {
         let folders = self.folders();
-        blocking(move || folders.pools(&marked::marks(), SystemTime::now())).await
+        blocking(move || folders.pools(&marks()?, SystemTime::now())).await
     }
 }
 
@@ -255,18 +255,32 @@ fn fitted(mut offer: Offer, requirements: &Requirements) -> Option<Offer> {
 }
 
 fn end(machine: &MachineId, marks: &Marks) -> Result<()> {
-    marks.end(PATIENCE).map_err(|left| {
-        let ids: Vec<_> = left.iter().take(SHOWN).map(u32::to_string).collect();
-        let (count, what) = (left.len(), format!("processes of the machine {machine} did not end within {PATIENCE:?}"));
-        Error::new(ErrorKind::Provider, format!("{count} {what}"))
-            .with_context("processes", ids.join(" "))
-            .with_hint(format!(
-                "they may be waiting for a disk or a driver, belong to another user, or start others faster than they \
-                 can be ended: `ps -o pid,user,stat,wchan,args -p {}`",
-                ids.join(",")
-            ))
-            .temporary()
-    })
+    let left = marks.end(PATIENCE).map_err(unread)?;
+    if left.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<_> = left.iter().take(SHOWN).map(u32::to_string).collect();
+    let (count, what) = (left.len(), format!("processes of the machine {machine} did not end within {PATIENCE:?}"));
+    Err(Error::new(ErrorKind::Provider, format!("{count} {what}"))
+        .with_context("processes", ids.join(" "))
+        .with_hint(format!(
+            "they may be waiting for a disk or a driver, belong to another user, or start others faster than they can \
+             be ended: `ps -o pid,user,stat,wchan,args -p {}`",
+            ids.join(",")
+        ))
+        .temporary())
+}
+
+fn marks() -> Result<BTreeSet<String>> {
+    marked::marks().map_err(unread)
+}
+
+/// The error where the processes of this host cannot be read, so that those of a machine may be there.
+fn unread(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Provider, "cannot read the list of processes in /proc")
+        .with_hint("this process may have too many open files: raise its limit, `ulimit -n`")
+        .with_source(error)
+        .temporary()
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {

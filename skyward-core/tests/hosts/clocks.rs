@@ -9,6 +9,7 @@ use skyward_core::provider::{MachineState, Provider};
 
 use crate::pool::{builder, work};
 use crate::scene::{LONG, One, Process, Scene, Tool, batch, kill, lives, place, renew, start, state, wait};
+use crate::sshd::Options;
 
 /// Hours by which the clock is set.
 const JUMPS: [i64; 2] = [5, -5];
@@ -48,6 +49,25 @@ async fn a_pool_without_its_keeper_outlives_a_jump_of_the_clock() {
         assert_eq!(work(2, "").run_on(&pool, Target::Rank(Rank(0))).await.unwrap().1, worker.id, "{hours}");
         pool.shutdown(Duration::from_secs(30)).await.unwrap();
         assert_eq!(scene.machines(0).len(), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd, namespaces"]
+async fn a_lease_that_nobody_has_renewed_yet_is_as_old_as_its_machine_however_long_the_host_is_up() {
+    for uptime in [86_405, 90_000, 1_000_000] {
+        let now = std::fs::read_to_string("/proc/uptime").unwrap().split('.').next().unwrap().parse::<i64>().unwrap();
+        let offset = (uptime - now).to_string();
+        let scene = Scene::with(1, &Options::new().within(&["unshare", "--time", "--boottime", &offset]));
+        let hosts = scene.hosts(1);
+        let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+        let keeper = Process::of(scene.keeper(0, 0));
+        kill("KILL", keeper.id);
+        wait("the keeper is gone", || !lives(keeper));
+        assert_eq!(state(&hosts, &machine).await, MachineState::Ending, "{uptime}");
+        let record = hosts.pools().await.unwrap().remove(0);
+        assert!(record.expires > SystemTime::now(), "{uptime}: {record:?}");
+        hosts.end(&machine.id).await.unwrap();
     }
 }
 

@@ -27,14 +27,32 @@ def installed(path: Iterable[str] | None = None) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for folder in sys.path if path is None else path:
+        here: dict[str, set[str]] = {}
         for name, version in _distributions(folder or "."):
-            # The first one is imported.
             if name not in _INSTALLERS:
-                found.setdefault(name, version)
+                here.setdefault(name, set()).add(version)
+        for name, versions in here.items():
+            # The first folder counts. What is imported of two versions in one is not known.
+            found.setdefault(name, " and ".join(sorted(versions)))
     kind = sys.implementation.name.replace("cpython", "python")
     # The flags of a build are a part of it: extension modules of one do not fit another.
     found[kind] = f"{sys.version_info[0]}.{sys.version_info[1]}{getattr(sys, 'abiflags', '')}"
     return dict(sorted(found.items()))
+
+
+def path_of_workers(work: str, besides: str) -> list[str]:
+    """Return the folders from which workers import.
+
+    Args:
+        work: the working folder of the workers.
+        besides: the image's `PYTHONPATH`. The agent itself imports nothing from there.
+    """
+    # The first entry is the folder in which the agent was started.
+    mine = sys.path[0 if getattr(sys.flags, "safe_path", False) else 1 :]
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    after = 1 + max((place for place, folder in enumerate(mine) if folder in given), default=-1)
+    theirs = [os.path.join(work, folder) for folder in besides.split(os.pathsep) if folder]
+    return [work, *mine[:after], *theirs, *mine[after:]]
 
 
 def _distributions(folder: str) -> Iterator[tuple[str, str]]:
@@ -42,7 +60,9 @@ def _distributions(folder: str) -> Iterator[tuple[str, str]]:
         names = os.listdir(folder)
     except OSError:
         return
-    for name in names:
+    for entry in names:
+        # A name may be no text.
+        name = os.fsencode(entry).decode(errors="replace")
         stem, suffix = os.path.splitext(name)
         if suffix in _SUFFIXES:
             package, _, version = stem.partition("-")

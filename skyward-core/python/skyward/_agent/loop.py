@@ -59,7 +59,9 @@ _FAREWELL: Final = 5.0
 class Agent:
     """Supervises the workers of one node for one pool."""
 
-    def __init__(self, folder: str, address: str, lease: float, listener: socket.socket, machine: str) -> None:
+    def __init__(
+        self, folder: str, address: str, lease: float, listener: socket.socket, machine: str, path: list[str]
+    ) -> None:
         self.address = address
         self.lease = lease
         self.deadline = monotonic() + lease
@@ -72,6 +74,8 @@ class Agent:
         """
         self._owner: int | None = None
         """The owner's process, on systems where the agent has to poll for its end."""
+        self._path = path
+        """The folders from which workers import."""
         self._listener = listener
         self._client: Connection | None = None
         self._strangers: dict[int, Connection] = {}
@@ -372,7 +376,7 @@ class Agent:
         self._client = connection
         connection.greeted = True
         python = ".".join(map(str, sys.version_info[:3]))
-        body = msgspec.msgpack.encode(installed())
+        body = msgspec.msgpack.encode(installed(self._path))
         connection.send([_wire.AGENT_HELLO, _wire.PROTOCOL, os.getpid(), python, _boot_facts()], body)
         for worker in self.workers.ended():
             connection.send(self._exited(worker))

@@ -7,9 +7,11 @@
 //! and shows which processes of other users they have started.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getuid, kill_process_group, pidfd_open, pidfd_send_signal};
 
 use crate::ids::MachineId;
@@ -18,12 +20,12 @@ use super::key;
 pub(super) use crate::provider::keeper::{KEY, MARK};
 
 /// The marks in the environments of this user's processes, without zombies.
-pub(super) fn marks() -> BTreeSet<String> {
-    let look = || ids().into_iter().filter_map(mark_of).collect::<BTreeSet<String>>();
-    let first = look();
+pub(super) fn marks() -> io::Result<BTreeSet<String>> {
+    let look = || ids()?.into_iter().filter_map(|id| mark_of(id).transpose()).collect::<io::Result<BTreeSet<String>>>();
+    let first = look()?;
     // A process that was just replacing its program has an environment again.
     std::thread::sleep(PAUSE);
-    first.into_iter().chain(look()).collect()
+    Ok(first.into_iter().chain(look()?).collect())
 }
 
 /// How the processes of a machine are recognised.
@@ -39,24 +41,25 @@ impl Marks {
         Self { mark: machine.to_string(), key: key::read(folder) }
     }
 
-    fn are_in(&self, id: u32) -> bool {
-        let variables = variables(id);
+    fn are_in(&self, id: u32) -> io::Result<bool> {
+        let variables = variables(id)?;
         let has = |name: &str, value: &str| {
             variables.iter().any(|(found, its)| found == name.as_bytes() && its == value.as_bytes())
         };
-        self.key.as_ref().is_some_and(|key| has(KEY, key)) || (has(MARK, &self.mark) && is_own(id))
+        Ok(self.key.as_ref().is_some_and(|key| has(KEY, key)) || (has(MARK, &self.mark) && is_own(id)?))
     }
 
     /// Ends all processes, and returns when two looks in a row find none: a process that is just
-    /// replacing its program has no environment for a moment. When the time is up, fails with the
-    /// ids of those that are left.
+    /// replacing its program has no environment for a moment. When the time is up, returns the ids of
+    /// those that are left. Fails if the processes could not be read until then: what is not read may
+    /// be there.
     ///
     /// The first look stops the processes, so that they start no others and still take their places
     /// within limits. What later looks find was started meanwhile, and is killed at once: a process
     /// that is killed while it forks has no child. The stopped ones are killed when a look finds
     /// nothing else. Resource trackers of Python get a moment to remove the shared memory that the
     /// others have left; then they end by themselves.
-    pub(super) fn end(&self, patience: Duration) -> Result<(), Vec<u32>> {
+    pub(super) fn end(&self, patience: Duration) -> io::Result<Vec<u32>> {
         let began = Instant::now();
         let deadline = began + patience;
         let mut stopped = BTreeMap::new();
@@ -64,7 +67,15 @@ impl Marks {
         let mut signal = Signal::STOP;
         let (mut clean, mut unclear) = (0, 0);
         loop {
-            let mut look = Look::take(self, &stopped, signal, began.elapsed() < TRACKING);
+            let mut look = match Look::take(self, &stopped, signal, began.elapsed() < TRACKING) {
+                Err(error) if Instant::now() >= deadline => return Err(error),
+                Err(_) => {
+                    clean = 0;
+                    std::thread::sleep(PAUSE);
+                    continue;
+                }
+                Ok(look) => look,
+            };
             // Zombies that were there before, or were killed here, say nothing.
             look.is_unclear |= ended.as_ref().is_some_and(|ended| !look.ended.is_subset(ended));
             let known = ended.get_or_insert_default();
@@ -81,7 +92,7 @@ impl Marks {
                     false => clean += 1,
                 }
                 if clean == 2 {
-                    return Ok(());
+                    return Ok(Vec::new());
                 }
                 std::thread::sleep(if clean == 0 { Duration::ZERO } else { PAUSE });
                 continue;
@@ -92,7 +103,7 @@ impl Marks {
                 look.members.values().for_each(|process| look.send(process, Signal::KILL));
             }
             if is_late {
-                return Err(look.members.into_keys().collect());
+                return Ok(look.members.into_keys().collect());
             }
             if is_all {
                 std::thread::sleep(PAUSE);
@@ -105,11 +116,12 @@ impl Marks {
     fn chase(&self) -> bool {
         let youngest = || {
             let load = std::fs::read_to_string("/proc/loadavg").ok()?;
-            Process::read(load.split_whitespace().nth(4)?.parse().ok()?)
+            Process::read(load.split_whitespace().nth(4)?.parse().ok()?).ok()?
         };
+        let is_member = |process: &Process| !process.has_ended && self.are_in(process.id).unwrap_or(false);
         let (mut is_hit, mut missed) = (false, 0);
         for _ in 0..CHASED {
-            match youngest().filter(|process| !process.has_ended && self.are_in(process.id)) {
+            match youngest().filter(is_member) {
                 Some(process) => {
                     process.signal(Signal::KILL, true);
                     (is_hit, missed) = (true, 0);
@@ -143,18 +155,18 @@ struct Look {
 }
 
 impl Look {
-    fn take(marks: &Marks, stopped: &BTreeMap<u32, u64>, signal: Signal, spares: bool) -> Self {
+    fn take(marks: &Marks, stopped: &BTreeMap<u32, u64>, signal: Signal, spares: bool) -> io::Result<Self> {
         let mut look = Self { spares, ..Self::default() };
         let mut table = BTreeMap::new();
         // The youngest first: a process that only starts another one lives for a moment.
-        for id in ids() {
-            let Some(process) = Process::read(id) else {
+        for id in ids()? {
+            let Some(process) = Process::read(id)? else {
                 look.is_unclear = true;
                 continue;
             };
             if stopped.get(&id) == Some(&process.started) {
                 look.members.insert(id, process);
-            } else if marks.are_in(id) {
+            } else if marks.are_in(id)? {
                 look.add(process, signal);
             }
             if process.has_ended {
@@ -166,7 +178,7 @@ impl Look {
             look.add(process, signal);
         }
         look.members.retain(|_, process| !process.has_ended);
-        look
+        Ok(look)
     }
 
     fn add(&mut self, process: Process, signal: Signal) {
@@ -230,8 +242,12 @@ struct Process {
 }
 
 impl Process {
-    fn read(id: u32) -> Option<Self> {
-        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    /// The process that has this id now, if there is one.
+    fn read(id: u32) -> io::Result<Option<Self>> {
+        Ok(read(id, "stat")?.and_then(|stat| Self::parse(id, &String::from_utf8_lossy(&stat))))
+    }
+
+    fn parse(id: u32, stat: &str) -> Option<Self> {
         // The name before the last parenthesis may contain anything.
         let fields: Vec<_> = stat.rsplit_once(") ")?.1.split(' ').collect();
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
@@ -246,7 +262,7 @@ impl Process {
     fn signal(&self, signal: Signal, to_group: bool) {
         let Some(pid) = i32::try_from(self.id).ok().and_then(Pid::from_raw) else { return };
         let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
-        if Self::read(self.id).is_none_or(|process| process.started != self.started) {
+        if !Self::read(self.id).is_ok_and(|now| now.is_some_and(|process| process.started == self.started)) {
             return;
         }
         if to_group && self.group == self.id {
@@ -259,27 +275,39 @@ impl Process {
 }
 
 /// The ids of all processes, the highest first.
-fn ids() -> Vec<u32> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut ids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+fn ids() -> io::Result<Vec<u32>> {
+    let mut ids = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        ids.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
+    }
     ids.sort_unstable_by(|a, b| b.cmp(a));
-    ids
+    Ok(ids)
+}
+
+/// What a file says about a process; none where the process is gone, or where this user may not read
+/// it. Any other error, such as that of too many open files, says nothing about the process.
+fn read(id: u32, file: &str) -> io::Result<Option<Vec<u8>>> {
+    match std::fs::read(format!("/proc/{id}/{file}")) {
+        Err(error) if HIDDEN.map(Some).contains(&Errno::from_io_error(&error)) => Ok(None),
+        read => read.map(Some),
+    }
 }
 
 /// The mark of a process of this user.
-fn mark_of(id: u32) -> Option<String> {
-    let (_, mark) = variables(id).into_iter().find(|(name, _)| name == MARK.as_bytes())?;
-    String::from_utf8(mark).ok().filter(|_| is_own(id))
+fn mark_of(id: u32) -> io::Result<Option<String>> {
+    let mark = variables(id)?.into_iter().find(|(name, _)| name == MARK.as_bytes());
+    let mark = mark.and_then(|(_, mark)| String::from_utf8(mark).ok());
+    Ok(if mark.is_some() && is_own(id)? { mark } else { None })
 }
 
 /// The environment that a process was started with, as far as this user may read it.
-fn variables(id: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+fn variables(id: u32) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let environment = read(id, "environ")?.unwrap_or_default();
     let pair = |variable: &[u8]| {
         let at = variable.iter().position(|byte| *byte == b'=')?;
         Some((variable[..at].to_vec(), variable[at + 1..].to_vec()))
     };
-    environment.split(|byte| *byte == 0).filter_map(pair).collect()
+    Ok(environment.split(|byte| *byte == 0).filter_map(pair).collect())
 }
 
 /// Whether a process is a resource tracker of Python's `multiprocessing` or of loky.
@@ -289,10 +317,11 @@ fn is_tracker(id: u32) -> bool {
 }
 
 /// Whether the real user of a process is this one.
-fn is_own(id: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+fn is_own(id: u32) -> io::Result<bool> {
+    let status = read(id, "status")?.unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
     let real = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next()?.parse().ok());
-    real == Some(user())
+    Ok(real == Some(user()))
 }
 
 /// The numeric id of the user.
@@ -310,3 +339,8 @@ const UNCLEAR: u32 = 10;
 const CHASED: u32 = 500;
 /// After how many other processes a chase is over.
 const MISSED: u32 = 40;
+/// The errors of a process that is gone, or that this user may not read.
+const HIDDEN: [Errno; 4] = [Errno::NOENT, Errno::SRCH, Errno::ACCESS, Errno::PERM];
+
+#[cfg(test)]
+mod tests;

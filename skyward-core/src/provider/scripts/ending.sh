@@ -5,26 +5,27 @@
 # process that clears its environment still has a parent, a session and a process group.
 
 # The ids of the processes of the machine with mark $1 and key $2 that this user may see, without
-# zombies; then `unclear` if a process has ended meanwhile. Fails where no process can be started.
+# zombies; then `unclear` if a process has ended meanwhile. Fails unless all of the list was read.
 look() (
     cd /proc
     {
         echo [0-9]*
         # The key must not be in an argument, which everybody can read.
-        [ -z "$2" ] || printf '%s\n' "SKYWARD_MACHINE_KEY=$2" | grep -slzxF -f - [0-9]*/environ | sed 's/^/keyed /'
-        grep -slzxF -e "SKYWARD_MACHINE=$1" [0-9]*/environ || [ "$?" -le 2 ] || exit
-        grep -sE -e '^(State|PPid|Uid|NSpgid|NSsid):' self/status [0-9]*/status || :
-        echo whole
+        printf '%s\n' "SKYWARD_MACHINE=$1" ${2:+"SKYWARD_MACHINE_KEY=$2"} | {
+            # Processes that end meanwhile cause status 2.
+            grep -asozxF -f - [0-9]*/environ || [ "$?" -le 2 ] && printf 'read\0'
+        } | tr '\0' '\n'
+        grep -sE -e '^(State|PPid|Uid|NSpgid|NSsid):' self/status [0-9]*/status || [ "$?" -le 2 ] && echo read
     } | awk -F '[/: \t]+' '
         NR == 1 { listed = split($0, ids, " ") }
-        $1 == "whole" { whole = 1 }
-        $1 == "keyed" { keyed[$2] }
-        $2 == "environ" { marked[$1] }
+        $1 == "read" { parts++ }
+        $2 == "environ" && $3 ~ /^SKYWARD_MACHINE_KEY=/ { keyed[$1] }
+        $2 == "environ" && $3 ~ /^SKYWARD_MACHINE=/ { marked[$1] }
         $3 == "State" { state[$1] = $4 }
         $3 == "Uid" { user[$1] = $4 }
         $3 == "PPid" || $3 == "NSpgid" || $3 == "NSsid" { below[$4] = below[$4] " " $1 }
         END {
-            if (!whole)
+            if (parts < 2 || !("self" in user))
                 exit 1
             for (id in user)
                 if (id in keyed || (id in marked && user[id] == user["self"])) {
@@ -50,33 +51,40 @@ look() (
         }'
 )
 
-# Kills processes with mark $1 as soon as they are started, for a moment. No look finds a process that
-# only starts the next one and ends. The chase starts no process itself, reads the one that was started
-# last, and kills it while it forks; `unclear` is 0 if there was one. It is over soon if there is none,
-# because the processes of a busy host, ends of other machines among them, are read one by one.
+# Kills processes with mark $1 as soon as they are started, for a moment, and fails if there was one.
+# No look finds a process that only starts the next one and ends. The chase reads the one that was
+# started last, and stops it while it forks. It is over soon if there is none, because the processes
+# of a busy host, ends of other machines among them, are read one by one.
 chase() {
     chased=0
     missed=0
+    hit=0
     while [ "$chased" -lt 1000 ] && [ "$missed" -lt 15 ]; do
         chased=$((chased + 1))
         missed=$((missed + 1))
-        read -r load load load load youngest 2>/dev/null </proc/loadavg || return 0
-        variables='' key='' real=''
-        # Without the bytes between its variables.
+        read -r load load load load youngest 2>/dev/null </proc/loadavg || return "$hit"
+        # First whose it is: what another user has in its environment may take long to read.
+        key='' real='' variables=''
+        while read -r key real others; do
+            [ "$key" != Uid: ] || break
+        done 2>/dev/null </proc/"$youngest"/status
+        [ "$key $real" = "$own" ] || continue
         { read -r variables </proc/"$youngest"/environ; } 2>/dev/null || :
+        # Without the bytes between its variables, so another variable or a longer mark may look the
+        # same. What decides takes a process, and meanwhile this one must not go on.
         case $variables in
-            # What follows may be a longer id.
-            *"SKYWARD_MACHINE=$1" | *"SKYWARD_MACHINE=$1"[!0-9a-z]*)
-                missed=0
-                while read -r key real others; do
-                    [ "$key" != Uid: ] || break
-                done 2>/dev/null </proc/"$youngest"/status
-                if [ "$key $real" = "$own" ] && kill -s KILL "$youngest" 2>/dev/null; then
-                    unclear=0
-                fi
-                ;;
+            *"SKYWARD_MACHINE=$1"*) kill -s STOP "$youngest" 2>/dev/null || continue ;;
+            *) continue ;;
         esac
+        if grep -qszxF -e "SKYWARD_MACHINE=$1" /proc/"$youngest"/environ; then
+            missed=0
+            hit=1
+            kill -s KILL "$youngest" 2>/dev/null || :
+        else
+            kill -s CONT "$youngest" 2>/dev/null || :
+        fi
     done
+    return "$hit"
 }
 
 # The ids of the processes of machine $1, as above.
@@ -109,7 +117,6 @@ send() (
 end_members() (
     stopped=
     clean=0
-    unclear=0
     looks=0
     while read -r key real others; do
         [ "$key" != Uid: ] || break
@@ -119,14 +126,11 @@ end_members() (
         found=$(look "$1" "$2") || exit 1
         left=${found%unclear}
         if [ -z "$left" ]; then
-            if [ -n "$found" ] && [ "$unclear" -lt 3 ]; then
-                unclear=$((unclear + 1))
-                clean=0
-                looks=$((looks + 1))
-                chase "$1"
-                [ "$looks" -ge 300 ] || continue
-            fi
+            looks=$((looks + 1))
             clean=$((clean + 1))
+            if [ "$clean" = 1 ] && [ -n "$found" ] && [ "$looks" -lt 300 ]; then
+                chase "$1" || clean=0
+            fi
             [ "$clean" -lt 2 ] || exit 0
             continue
         fi

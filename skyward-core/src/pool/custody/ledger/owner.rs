@@ -28,10 +28,14 @@ impl Owner {
         Self { pid, started: started(pid), boot: boot(), machine, host }
     }
 
-    /// The name of the other machine that the process runs or ran on, if this is another one.
+    /// The name of the other machine that the process runs or ran on, if this may be another one.
+    /// Clones have the machine id of this one, but not its boot; a name that differs too shows that it
+    /// was not an earlier boot of this machine.
     pub(crate) fn other_machine(&self) -> Option<&str> {
         let machine = self.machine.as_deref()?;
-        (machine != client::machine()).then(|| self.host.as_deref().unwrap_or(machine))
+        let name = self.host.as_deref();
+        let is_clone = self.boot != boot() && name.is_some_and(|name| name != client::host_name());
+        (machine != client::machine() || is_clone).then(|| name.unwrap_or(machine))
     }
 
     /// Whether the process still runs, as far as this host can tell.

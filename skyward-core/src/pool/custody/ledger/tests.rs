@@ -300,7 +300,7 @@ fn a_later_process_with_the_same_id_is_not_the_owner() {
 }
 
 #[test]
-fn the_client_of_another_machine_is_known_as_such_and_no_name_matters() {
+fn the_client_of_another_machine_is_known_as_such_and_a_name_alone_does_not_matter() {
     let this = Owner::this();
     assert_eq!(this.other_machine(), None);
     let json = serde_json::to_value(&this).unwrap();
@@ -317,6 +317,12 @@ fn the_client_of_another_machine_is_known_as_such_and_no_name_matters() {
         json
     });
     assert_eq!(other.unwrap().other_machine(), Some("desk"));
+    let clone = serde_json::from_value::<Owner>({
+        let mut json = json.clone();
+        (json["boot"], json["host"]) = ("its own".into(), "node7".into());
+        json
+    });
+    assert_eq!(clone.unwrap().other_machine(), Some("node7"), "a clone has this machine's id");
     // As an older version wrote it.
     let older = serde_json::from_str::<Owner>(r#"{"pid":1,"started":1,"boot":"x"}"#).unwrap();
     assert_eq!(older.other_machine(), None);

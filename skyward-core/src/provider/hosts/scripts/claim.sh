@@ -167,8 +167,9 @@ ends $ends"
 mkdir "$folder"
 # A secret of the machine's processes.
 write "$folder/key" "$(head -c 32 /dev/urandom | sha256sum | cut -c 1-32)"
-# Nobody has renewed the lease yet.
-touch -m -t 197001020000 "$folder/lease"
+# Nobody has renewed the lease yet: the beginning of all time, because a later one is the uptime of
+# a host that is up for longer.
+TZ=UTC0 touch -m -t 197001010000 "$folder/lease"
 # A cleaner that removes files by age skips a locked folder with everything in it.
 exec 4<"$base/."
 flock -s -n 4 || :

@@ -1,0 +1,61 @@
+//! Processes of a machine, as they are recognised and ended.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::*;
+
+#[test]
+fn processes_that_cannot_be_read_end_no_machine() {
+    // In a process of its own, because the limit is that of all of its threads.
+    if std::env::var_os(ALONE).is_none() {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let name = "provider::local::marked::tests::processes_that_cannot_be_read_end_no_machine";
+        let output = command.args(["--exact", name]).env(ALONE, "1").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    }
+    let machine = MachineId::new(format!("test-{:016x}", rand::random::<u64>()));
+    let mut process = Command::new("sleep").arg("600").env(MARK, machine.as_str()).spawn().unwrap();
+    let marks = Marks::of(&machine, Path::new("/none"));
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..limit }).unwrap();
+    let results = (marks.end(Duration::from_millis(50)).is_err(), super::marks().is_err());
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let lived = process.try_wait().unwrap().is_none();
+    let ended = marks.end(Duration::from_secs(30));
+    process.wait().unwrap();
+    assert_eq!((results, lived, ended.unwrap()), ((true, true), true, Vec::new()));
+}
+
+#[test]
+fn processes_without_the_mark_end_with_their_parent_or_with_the_leader_of_their_session() {
+    let machine = MachineId::new(format!("test-{:016x}", rand::random::<u64>()));
+    // Each in a group of its own, which no signal to the leader's group reaches.
+    let script = "import os
+def start(orphan, leave):
+    if os.fork() == 0:
+        if orphan and os.fork():
+            os._exit(0)
+        leave()
+        os.write(1, f'{os.getpid()}\\n'.encode())
+        os.execve('/bin/sleep', ['sleep', '600'], {})
+start(False, os.setsid)
+start(True, lambda: os.setpgid(0, 0))
+os.execvp('sleep', ['sleep', '600'])";
+    let mut command = Command::new("setsid");
+    command.args(["python3", "-c", script]).env(MARK, machine.as_str()).stdout(Stdio::piped());
+    let mut leader = command.spawn().unwrap();
+    let lines = BufReader::new(leader.stdout.take().unwrap()).lines().take(2);
+    let ids: Vec<u32> = lines.map(|line| line.unwrap().parse().unwrap()).collect();
+    let lives = |id: &u32| Process::read(*id).unwrap().is_some_and(|process| !process.has_ended);
+    assert!(ids.iter().all(lives));
+    assert!(Marks::of(&machine, Path::new("/none")).end(Duration::from_secs(30)).unwrap().is_empty());
+    assert!(!ids.iter().any(lives));
+    leader.wait().unwrap();
+}
+
+const ALONE: &str = "SKYWARD_TEST_ALONE";
