@@ -20,21 +20,22 @@ from .conftest import Node
 from .other_user import USER, needs_root, start
 
 CHAIN = """
-    import os, signal
+    import os, signal, time
     def main(path, sessions):
+        end = time.time() + 120
         # Orphans get it when they are stopped.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         for _ in range(3):
             if os.fork():
                 continue
             os.open(path, os.O_WRONLY)
-            while True:
+            while time.time() < end:
                 if os.fork():
                     os._exit(0)
                 if sessions:
                     os.setsid()
 """
-"""Processes that do nothing but start the next one, and end."""
+"""Processes that do nothing but start the next one, and end; none is left long after the test."""
 
 
 class Held:

@@ -249,9 +249,10 @@ impl Drop for Held {
 
 fn processes_that_only_start_others_end_with_their_machine(shell: &[&str]) {
     // Each starts the next one and ends. A stopped orphan gets HUP and continues.
-    // A shell's own chain ends at its limit of nested functions.
-    let script = "import os, signal, sys\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nos.open(sys.argv[1], os.O_WRONLY)\n\
-        while True:\n if os.fork(): os._exit(0)";
+    // A shell's own chain ends at its limit of nested functions. This one ends when the test is long
+    // gone.
+    let script = "import os, signal, sys, time\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nend = time.time() + 120\n\
+        os.open(sys.argv[1], os.O_WRONLY)\nwhile time.time() < end:\n if os.fork(): os._exit(0)";
     let mut held = Held::new();
     let mut kept = Kept::new(shell, NEVER);
     let path = held.path.to_str().unwrap();

@@ -534,10 +534,12 @@ async fn processes_that_only_start_others_end_with_their_machine() {
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let mut held = std::fs::File::options().read(true).custom_flags(flags).open(&pipe).unwrap();
-        // Each starts the next one and ends. A stopped orphan gets HUP and continues.
+        // Each starts the next one and ends. A stopped orphan gets HUP and continues. The chain ends
+        // when the test is long gone.
         let chain = format!(
-            "import os, signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nos.open('{}', os.O_WRONLY)\n\
-             if os.fork(): os._exit(0)\nprint(file=open('pid', 'w'))\nwhile True:\n if os.fork(): os._exit(0)\n {session}",
+            "import os, signal, time\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nend = time.time() + 120\n\
+             os.open('{}', os.O_WRONLY)\nif os.fork(): os._exit(0)\nprint(file=open('pid', 'w'))\n\
+             while time.time() < end:\n if os.fork(): os._exit(0)\n {session}",
             pipe.display()
         );
         host.run(&machine, &format!("for _ in 1 2; do python3 -c \"{chain}\" >/dev/null 2>&1; done")).await;
