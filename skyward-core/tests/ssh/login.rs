@@ -142,7 +142,10 @@ async fn a_server_that_ends_the_connection_at_the_first_refused_key_is_not_tried
     let fingerprint = sshd.keygen(&["-l", "-f"], "stranger.pub").unwrap();
     assert!(format!("{error:#}").contains(fingerprint.split(' ').nth(1).unwrap()), "{error}");
     assert!(format!("{error:#}").contains("Too many authentication failures"), "{error}");
-    // A service that bans clients with many failed logins has seen one.
-    assert_eq!(sshd.log().matches("maximum authentication attempts exceeded").count(), 1, "{}", sshd.log());
+    // A service that bans clients with many failed logins has seen one. The server may write of it a
+    // moment later.
+    let failures = || sshd.log().matches("maximum authentication attempts exceeded").count();
+    until("the server writes of a failed login", || failures() > 0).await;
+    assert_eq!(failures(), 1, "{}", sshd.log());
     Ssh::connect(with(&sshd, [Key::file(sshd.client_key())])).await.unwrap();
 }
