@@ -39,7 +39,7 @@ for name in ("kill", "killpg", "waitpid"):
     record(os, name)
 folder = sys.argv[1]
 tree.become_subreaper()
-agent = Agent(folder, "127.0.0.1", 60.0, socket.socket(), "")
+agent = Agent(folder, "127.0.0.1", 60.0, socket.socket(), "", [])
 whole = msgspec.msgpack.decode(sys.stdin.buffer.read())
 [worker] = agent.workers.start(1, [0], msgspec.convert(whole, StartSpec), whole)
 os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
