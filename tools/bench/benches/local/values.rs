@@ -60,11 +60,13 @@ async fn array(pool: &Pool, times: usize) -> skyward::Result<f64> {
     Ok(2.0 * SIZE as f64 / best / GIB)
 }
 
-/// The median time of one of two workers.
+/// The median time of the slower of two workers. Both select at the same time: a task alone has all
+/// of the rows.
 async fn shuffle(pool: &Pool, times: usize) -> skyward::Result<f64> {
     let mut took = Vec::new();
     for seed in (0..).take(times) {
-        took.push(shuffled(10_000_000, seed).run(pool).await?);
+        let of_ranks = shuffled(10_000_000, seed).broadcast(pool).await?;
+        took.push(of_ranks.into_iter().fold(0.0, f64::max));
     }
     took.sort_by(f64::total_cmp);
     Ok(took[took.len() / 2])
