@@ -185,6 +185,17 @@ def is_head() -> bool:
     return rank_of_task() == 0
 
 
+def inherited() -> Mapping[str, Any] | None:
+    """Return the place of the worker that has started this process; None outside a pool."""
+    text = os.environ.get("SKYWARD_CLUSTER")
+    if text is None:
+        return None
+    import json
+
+    place: Mapping[str, Any] = json.loads(text)
+    return place
+
+
 _PLAIN = (
     "node",
     "worker",
@@ -216,10 +227,6 @@ def instance_info() -> InstanceInfo:
     global _cached
     cluster = _state.cluster
     if _cached is None or _cached[0] is not cluster:
-        spec: Mapping[str, Any] | None = cluster
-        if spec is None and "SKYWARD_CLUSTER" in os.environ:
-            import json
-
-            spec = json.loads(os.environ["SKYWARD_CLUSTER"])
+        spec = inherited() if cluster is None else cluster
         _cached = (cluster, InstanceInfo() if spec is None else InstanceInfo.parse(spec))
     return _cached[1]

@@ -23,6 +23,7 @@ import msgspec
 
 from . import _head_port, _hooks, _keys, _layouts, _state, _strays, _wire, _world
 from ._alarm import TIMER, Alarm
+from ._cluster import inherited
 from ._complaint import complain
 from ._conceal import conceal
 from ._descriptors import raise_descriptor
@@ -405,7 +406,4 @@ if __name__ == "__main__":
 elif __name__ == "__mp_main__":
     # `multiprocessing` imports the main module under this name in a process that it spawns.
     _bytecode.restore()
-    if "SKYWARD_CLUSTER" in os.environ:
-        import json
-
-        _head_port.share(json.loads(os.environ["SKYWARD_CLUSTER"]))
+    _head_port.share(inherited() or {})
