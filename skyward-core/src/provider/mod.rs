@@ -12,6 +12,8 @@ mod forward;
 #[cfg(feature = "ssh")]
 mod hosts;
 pub(crate) mod keeper;
+#[cfg(test)]
+mod kin;
 mod launch;
 mod local;
 mod machine;

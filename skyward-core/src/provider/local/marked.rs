@@ -147,8 +147,9 @@ struct Look {
     ended: BTreeSet<u32>,
     /// Whether resource trackers get no signal yet.
     spares: bool,
-    /// Those trackers, and their groups.
+    /// Those trackers.
     spared: BTreeSet<u32>,
+    /// The groups of those trackers.
     apart: BTreeSet<u32>,
     /// Whether a process was listed and then gone: it may have had a child that was not listed.
     is_unclear: bool,

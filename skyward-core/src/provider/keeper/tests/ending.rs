@@ -1,9 +1,9 @@
 //! The functions that end a machine, one by one.
 
-use std::io::{BufRead, BufReader};
 use std::process::Output;
 
 use super::*;
+use crate::provider::kin;
 
 with_each_shell! {
     only_processes_with_the_whole_mark_are_chased,
@@ -99,23 +99,7 @@ fn a_list_of_processes_that_cannot_be_read_ends_no_machine(shell: &[&str]) {
 
 fn processes_without_the_mark_end_with_their_parent_or_with_the_leader_of_their_session(shell: &[&str]) {
     let mark = format!("test-{:016x}", rand::random::<u64>());
-    // Each in a group of its own, which no signal to the leader's group reaches.
-    let script = "import os
-def start(orphan, leave):
-    if os.fork() == 0:
-        if orphan and os.fork():
-            os._exit(0)
-        leave()
-        os.write(1, f'{os.getpid()}\\n'.encode())
-        os.execve('/bin/sleep', ['sleep', '600'], {})
-start(False, os.setsid)
-start(True, lambda: os.setpgid(0, 0))
-os.execvp('sleep', ['sleep', '600'])";
-    let mut command = Command::new("setsid");
-    command.args(["python3", "-c", script]).env("SKYWARD_MACHINE", &mark).stdout(Stdio::piped());
-    let mut leader = command.spawn().unwrap();
-    let lines = BufReader::new(leader.stdout.take().unwrap()).lines().take(2);
-    let ids: Vec<u32> = lines.map(|line| line.unwrap().parse().unwrap()).collect();
+    let (mut leader, ids) = kin::start(&mark);
     assert!(ids.iter().copied().all(lives));
     let output = run(shell, ENDING, "end_members \"$1\" ''", &mark);
     assert!(output.status.success() && !ids.iter().copied().any(lives), "{output:?}");

@@ -1,11 +1,11 @@
 //! Processes of a machine, as they are recognised and ended.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::*;
+use crate::provider::kin;
 
 #[test]
 fn processes_that_cannot_be_read_end_no_machine() {
@@ -34,23 +34,7 @@ fn processes_that_cannot_be_read_end_no_machine() {
 #[test]
 fn processes_without_the_mark_end_with_their_parent_or_with_the_leader_of_their_session() {
     let machine = MachineId::new(format!("test-{:016x}", rand::random::<u64>()));
-    // Each in a group of its own, which no signal to the leader's group reaches.
-    let script = "import os
-def start(orphan, leave):
-    if os.fork() == 0:
-        if orphan and os.fork():
-            os._exit(0)
-        leave()
-        os.write(1, f'{os.getpid()}\\n'.encode())
-        os.execve('/bin/sleep', ['sleep', '600'], {})
-start(False, os.setsid)
-start(True, lambda: os.setpgid(0, 0))
-os.execvp('sleep', ['sleep', '600'])";
-    let mut command = Command::new("setsid");
-    command.args(["python3", "-c", script]).env(MARK, machine.as_str()).stdout(Stdio::piped());
-    let mut leader = command.spawn().unwrap();
-    let lines = BufReader::new(leader.stdout.take().unwrap()).lines().take(2);
-    let ids: Vec<u32> = lines.map(|line| line.unwrap().parse().unwrap()).collect();
+    let (mut leader, ids) = kin::start(machine.as_str());
     let lives = |id: &u32| Process::read(*id).unwrap().is_some_and(|process| !process.has_ended);
     assert!(ids.iter().all(lives));
     assert!(Marks::of(&machine, Path::new("/none")).end(Duration::from_secs(30)).unwrap().is_empty());
