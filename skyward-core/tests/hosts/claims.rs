@@ -336,3 +336,47 @@ async fn a_launch_whose_session_is_killed_leaves_only_listed_machines() {
         again.end(&machine.id).await.unwrap();
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
+async fn a_claim_whose_session_is_killed_half_way_is_ended_with_its_pool() {
+    // Programs that a claim runs between its record and its keeper, by their arguments.
+    for (program, arguments) in [("mkdir", "*/s/??????????"), ("head", "*urandom"), ("touch", "-m*lease")] {
+        let begun = std::env::temp_dir().join(format!("skyward-claim-{}", PoolId::random()));
+        let wait_once = format!(
+            "case \"$*\" in {arguments}) if /usr/bin/mkdir '{}' 2>/dev/null; then sleep 60; fi ;; esac\nexec /usr/bin/{program} \"$@\"",
+            begun.display()
+        );
+        let tool = Tool::new(program, &wait_once);
+        let scene = Scene::with(2, &tool.options());
+        let hosts = scene.hosts(1);
+        let pool = PoolId::random();
+        hosts.prepare(&PoolRequest::new(pool.clone(), LONG)).await.unwrap();
+        hosts.offers(&Requirements::default()).await.unwrap();
+        let (client, request) = (hosts.clone(), batch(&pool, 0, LONG));
+        let launch = tokio::spawn(async move { client.launch_one(&request).await });
+        wait("the claim is half made", || begun.exists() || launch.is_finished());
+        assert!(begun.exists(), "{program} {:?}", launch.await);
+        scene.servers[0].signal_sessions("KILL");
+        let machine = launch.await.unwrap().unwrap();
+        assert_eq!((machine.number.0, scene.machines(1).len()), (0, 1), "{program}: the other host is used");
+        hosts.teardown(&pool).await.unwrap();
+        assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0), "{program}");
+        std::fs::remove_dir(begun).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
+async fn a_host_that_got_no_claim_does_not_keep_a_pool_from_its_end() {
+    let mut scene = Scene::new(2);
+    let hosts = scene.hosts(1);
+    let pool = PoolId::random();
+    hosts.prepare(&PoolRequest::new(pool.clone(), LONG)).await.unwrap();
+    hosts.offers(&Requirements::default()).await.unwrap();
+    scene.servers[0].stop();
+    let machine = hosts.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
+    assert_eq!(hosts.list(&pool).await.unwrap(), [machine]);
+    hosts.teardown(&pool).await.unwrap();
+    assert_eq!(scene.machines(1).len(), 0);
+}

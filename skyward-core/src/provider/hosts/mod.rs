@@ -345,7 +345,7 @@ impl Provider for Hosts {
         let sites = self.checked()?;
         let owned = &self.known().pools.get(pool).cloned();
         let asked = sites.iter().map(|site| async move {
-            match site.unreachable().filter(|_| owned.is_some()) {
+            match site.unreachable().filter(|_| owned.is_some() && !site.has_unanswered(pool)) {
                 Some(error) => Err(error),
                 None => site.list(pool).await,
             }
@@ -355,12 +355,12 @@ impl Provider for Hosts {
             match (listed, owned) {
                 (Ok(listed), _) => machines.extend(listed),
                 // Machines launched from here are known, and nobody else launches for this pool.
-                (Err(error), Some(known)) => {
+                (Err(error), Some(known)) if !site.has_unanswered(pool) => {
                     tracing::warn!(host = site.label, %error, "a host cannot list its machines");
                     let there = known.values().filter(|one| record::host_of(&one.id).is_some_and(|host| site.is(host)));
                     machines.extend(there.cloned());
                 }
-                (Err(error), None) => return Err(error.with_context("host", &site.label)),
+                (Err(error), _) => return Err(error.with_context("host", &site.label)),
             }
         }
         machines.sort_by(|a, b| (a.number, &a.id).cmp(&(b.number, &b.id)));

@@ -1,6 +1,6 @@
 //! One host with its connection, and the commands that run on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, ErrorStatus, Result};
 use crate::ids::{MachineId, PoolId};
 use crate::provider::keeper::ENDING;
 use crate::provider::{Keeper, KeeperEnd, LaunchRequest, Machine, MachineReport, MachineState, Offer, PoolRecord};
-use crate::remote::{Command, CommandOutput, Remote, Ssh, quoted};
+use crate::remote::{Command, CommandOutput, Ssh, quoted};
 use crate::spec::hex;
 
 /// A host of the list.
@@ -34,6 +34,8 @@ pub(super) struct Site {
     facts: Mutex<Option<Facts>>,
     /// What its last answer says that it is.
     identity: Mutex<Option<Identity>>,
+    /// Pools for which a claim was sent whose answer did not arrive.
+    unanswered: Mutex<BTreeSet<PoolId>>,
     /// Whether a warning was logged that nodes of this host end with their connection.
     warned: AtomicBool,
 }
@@ -56,6 +58,7 @@ impl Site {
             unreachable: Mutex::default(),
             facts: Mutex::default(),
             identity: Mutex::default(),
+            unanswered: Mutex::default(),
             warned: AtomicBool::new(false),
         }
     }
@@ -146,7 +149,10 @@ impl Site {
             ("ending", ENDING),
             ("keeper", Keeper::script()),
         ];
-        let output = self.ask("claim a slot", Some(identity), &header, CLAIM, self.claiming()).await?;
+        let sent = Sent::new(self, &request.pool);
+        let output = self.send(Some(&identity), &header, CLAIM, self.claiming(), &sent.begun).await?;
+        sent.answered();
+        let output = self.judge("claim a slot", output)?;
         if output.status == FULL {
             let short = output.stdout.lines().find_map(|line| line.strip_prefix("skyward-short "));
             return Ok(Claim::Refused(match short {
@@ -161,17 +167,27 @@ impl Site {
         })
     }
 
+    /// Whether the host may have a machine of this pool that no answer has reported.
+    pub(super) fn has_unanswered(&self, pool: &PoolId) -> bool {
+        lock(&self.unanswered).contains(pool)
+    }
+
     /// The machines of a pool on this host.
     pub(super) async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
         let header = [("pool", record::simple(pool.as_str())?)];
-        let output =
-            self.ask("list its machines", self.identity(), &header, &format!("{ENDING}{LIST}"), QUESTION).await?;
+        let script = format!("{ENDING}{LIST}");
+        // The list contains what such a claim has made.
+        let sent = Sent::new(self, pool);
+        sent.begun.store(lock(&self.unanswered).remove(pool), Ordering::Relaxed);
+        let output = self.ask("list its machines", self.identity().as_ref(), &header, &script, QUESTION).await?;
+        sent.answered();
         Ok(record::machines(&output.stdout, &self.host).into_iter().map(|record| record.machine).collect())
     }
 
     /// The pools that have something on this host.
     pub(super) async fn pools(&self) -> Result<Vec<PoolRecord>> {
-        let output = self.ask("list its pools", self.identity(), &[], &format!("{ENDING}{POOLS}"), QUESTION).await?;
+        let output =
+            self.ask("list its pools", self.identity().as_ref(), &[], &format!("{ENDING}{POOLS}"), QUESTION).await?;
         Ok(record::pools(&output.stdout, SystemTime::now(), UNSAID_LEASE))
     }
 
@@ -181,7 +197,13 @@ impl Site {
         let header = [("machines", named.join(" "))];
         let header = header.each_ref().map(|(name, value)| (*name, value.as_str()));
         let output = self
-            .ask("report the state of machines", self.identity(), &header, &format!("{ENDING}{INSPECT}"), QUESTION)
+            .ask(
+                "report the state of machines",
+                self.identity().as_ref(),
+                &header,
+                &format!("{ENDING}{INSPECT}"),
+                QUESTION,
+            )
             .await?;
         let records = record::machines(&output.stdout, &self.host);
         let records: BTreeMap<_, _> =
@@ -207,7 +229,9 @@ impl Site {
     pub(super) async fn end(&self, machine: &MachineId) -> Result<()> {
         let name = folder_name(machine);
         let header = [("machine", machine.as_str()), ("name", &name)];
-        self.ask("end a machine", self.identity(), &header, &format!("{ENDING}{END}"), CLAIMING).await.map(|_| ())
+        self.ask("end a machine", self.identity().as_ref(), &header, &format!("{ENDING}{END}"), CLAIMING)
+            .await
+            .map(|_| ())
     }
 
     /// Why it could not be reached a moment ago.
@@ -227,22 +251,36 @@ impl Site {
     async fn ask(
         &self,
         what: &str,
-        expected: Option<Identity>,
+        expected: Option<&Identity>,
         header: &[(&str, &str)],
         script: &str,
         limit: Duration,
     ) -> Result<CommandOutput> {
+        let output = self.send(expected, header, script, limit, &AtomicBool::default()).await?;
+        self.judge(what, output)
+    }
+
+    /// Runs a script on the host, which does nothing if the host is not the expected one. `begun` is
+    /// set once the host may run the script.
+    async fn send(
+        &self,
+        expected: Option<&Identity>,
+        header: &[(&str, &str)],
+        script: &str,
+        limit: Duration,
+        begun: &AtomicBool,
+    ) -> Result<CommandOutput> {
         let mut text = String::new();
-        let expected = expected.map(|expected| expected.told).unwrap_or_default();
+        let expected = expected.map_or("", |expected| expected.told.as_str());
         let slots = self.host.slots.to_string();
         let base = self.host.folder.as_deref().unwrap_or_default().trim_end_matches('/');
-        for (name, value) in [("base", base), ("slots", slots.as_str()), ("expected", &expected)].iter().chain(header) {
+        for (name, value) in [("base", base), ("slots", slots.as_str()), ("expected", expected)].iter().chain(header) {
             text.push_str(&format!("{name}={}\n", quoted(value)));
         }
         text.push_str(PLACE);
         text.push_str(script);
         let asked = Asked { site: self, since: Instant::now(), answered: false };
-        let result = self.ssh.run(&Command::script(text).deadline(limit), &|_| {}).await;
+        let result = self.ssh.run_noting(&Command::script(text).deadline(limit), &|_| {}, begun).await;
         let output = asked.answer(result)?;
         if let Some(told) = Identity::read(&output.stdout)
             && let Some(before) = lock(&self.identity).replace(told.clone())
@@ -251,6 +289,11 @@ impl Site {
             tracing::warn!(host = self.label, before = before.id, now = told.id, "another host has this name now");
             *lock(&self.facts) = None;
         }
+        Ok(output)
+    }
+
+    /// The output of a script that did what was asked; otherwise why it did not.
+    fn judge(&self, what: &str, output: CommandOutput) -> Result<CommandOutput> {
         if output.status == OTHER {
             let message = format!("cannot {what} on {}: another host has this name now", self.label);
             return Err(Error::new(ErrorKind::Provider, message)
@@ -296,6 +339,32 @@ impl Drop for Asked<'_> {
         if !self.answered && waited >= ANSWER / 2 {
             let message = format!("{} did not answer within {waited:?}", self.site.label);
             *lock(&self.site.unreachable) = Some((Instant::now(), Error::new(ErrorKind::Timeout, message).temporary()));
+        }
+    }
+}
+
+/// A claim of a pool on a host. One that the host may have begun, and that is dropped without its
+/// answer, may have been made.
+struct Sent<'a> {
+    site: &'a Site,
+    pool: &'a PoolId,
+    begun: AtomicBool,
+}
+
+impl<'a> Sent<'a> {
+    fn new(site: &'a Site, pool: &'a PoolId) -> Self {
+        Self { site, pool, begun: AtomicBool::default() }
+    }
+
+    fn answered(&self) {
+        self.begun.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        if *self.begun.get_mut() {
+            lock(&self.site.unanswered).insert(self.pool.clone());
         }
     }
 }

@@ -102,26 +102,20 @@ impl Ssh {
         Ok(host)
     }
 
-    /// The target of this host.
-    pub fn target(&self) -> &Target {
-        &self.0.target
-    }
-}
-
-#[async_trait]
-impl Remote for Ssh {
-    fn describe(&self) -> String {
-        self.0.target.to_string()
-    }
-
-    async fn run(&self, command: &Command, on_line: OnLine<'_>) -> Result<CommandOutput> {
+    /// Runs a command as [`Remote::run`] does, and sets `begun` once the host may run it.
+    pub(crate) async fn run_noting(
+        &self,
+        command: &Command,
+        on_line: OnLine<'_>,
+        begun: &AtomicBool,
+    ) -> Result<CommandOutput> {
         let host = self.describe();
         let deadline = Instant::now() + command.deadline;
         let name = shown(&command.argv);
         let program = Program::new(&command.argv, &command.env, command.stdin.clone())
             .map_err(|why| Error::new(ErrorKind::Bootstrap, format!("cannot run `{name}` on {host}: {why}")))?;
         let (mut out, mut err) = (Lines::new(on_line), Lines::new(on_line));
-        let ran = self.0.run(&program, deadline, &mut out, &mut err).await;
+        let ran = self.0.run(&program, deadline, begun, &mut out, &mut err).await;
         out.finish();
         err.finish();
         match ran {
@@ -143,6 +137,22 @@ impl Remote for Ssh {
         }
     }
 
+    /// The target of this host.
+    pub fn target(&self) -> &Target {
+        &self.0.target
+    }
+}
+
+#[async_trait]
+impl Remote for Ssh {
+    fn describe(&self) -> String {
+        self.0.target.to_string()
+    }
+
+    async fn run(&self, command: &Command, on_line: OnLine<'_>) -> Result<CommandOutput> {
+        self.run_noting(command, on_line, &AtomicBool::default()).await
+    }
+
     async fn put(&self, path: &str, bytes: &[u8], mode: u32) -> Result<()> {
         let host = self.describe();
         let failed = |why: &str| Error::new(ErrorKind::Bootstrap, format!("cannot write {path} on {host}: {why}"));
@@ -151,7 +161,7 @@ impl Remote for Ssh {
         let program = put::program(path, bytes, mode).await.map_err(|why| failed(&why))?;
         loop {
             let (mut out, mut err) = (Lines::new(&|_| {}), Lines::new(&|_| {}));
-            match self.0.run(&program, deadline, &mut out, &mut err).await {
+            match self.0.run(&program, deadline, &AtomicBool::default(), &mut out, &mut err).await {
                 Some(Ok(Ended::Status(0))) => return Ok(()),
                 Some(Ok(Ended::Status(status))) => {
                     return Err(put::failed(path, &host, &CommandOutput::new(status, out.text(), err.text())));
@@ -214,11 +224,13 @@ impl Host {
         }
     }
 
-    /// Runs a program; none at the deadline. An error comes from connecting.
+    /// Runs a program; none at the deadline. An error comes from connecting. `begun` is set once the
+    /// host may run it.
     async fn run(
         &self,
         program: &Program,
         deadline: Instant,
+        begun: &AtomicBool,
         out: &mut Lines<'_>,
         err: &mut Lines<'_>,
     ) -> Option<Result<Ended>> {
@@ -230,7 +242,12 @@ impl Host {
                 // This was the command's own deadline, and the command did not run.
                 Err(error) => return Some(Err(error)),
             };
-            match timeout_at(deadline, program.run(&connection, out, err)).await {
+            begun.store(true, Ordering::Relaxed);
+            let ran = timeout_at(deadline, program.run(&connection, out, err)).await;
+            if matches!(ran, Ok(Err(Refusal::Lost(_) | Refusal::Server(_)))) {
+                begun.store(false, Ordering::Relaxed);
+            }
+            match ran {
                 Err(_) => return None,
                 Ok(Ok(ended)) => return Some(Ok(ended)),
                 // The program was not started yet, so it can be started over another connection.

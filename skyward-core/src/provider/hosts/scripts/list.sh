@@ -1,4 +1,9 @@
 # Prints the machines of a pool. Earlier lines set: pool.
+# A claim that is being made counts.
+if [ -d "$claims" ]; then
+    enter
+    exec 8>&-
+fi
 for file in "$claims"/slot-* "$before"/slot-*; do
     is_record "$file" || continue
     look_up "$file" pool
