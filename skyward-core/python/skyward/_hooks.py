@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import linecache
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -156,6 +154,9 @@ def _module(source: str, filename: str) -> ModuleType:
         module = ModuleType(f"_skyward_hooks.{name}")
         module.__file__ = filename
         sys.modules[module.__name__] = module
+        import io
+        import linecache
+
         code = compile(source, filename, "exec", dont_inherit=True)
         # `linecache` keeps an entry without a modification time, although the file does not exist.
         lines = io.StringIO(source).readlines()

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final
 
-from ._cluster import rank_of_task
 from ._complaint import complain
 from ._conceal import concealed
 from ._on_import import on_import
@@ -48,6 +47,8 @@ def take_warnings() -> list[tuple[str, str]]:
 
     The first rank also writes it to standard error. The lookups are forgotten.
     """
+    from ._cluster import rank_of_task
+
     found, ended = [], list(lookups.values())
     lookups.clear()
     for one in ended:

@@ -23,7 +23,6 @@ import msgspec
 
 from . import _head_port, _hooks, _keys, _layouts, _state, _strays, _wire, _world
 from ._alarm import TIMER, Alarm
-from ._cluster import inherited
 from ._complaint import complain
 from ._conceal import conceal
 from ._descriptors import raise_descriptor
@@ -405,5 +404,7 @@ if __name__ == "__main__":
     main()
 elif __name__ == "__mp_main__":
     # `multiprocessing` imports the main module under this name in a process that it spawns.
+    from ._cluster import inherited
+
     _bytecode.restore()
     _head_port.share(inherited() or {})

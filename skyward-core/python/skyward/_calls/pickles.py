@@ -114,7 +114,7 @@ def _find() -> Any:
         storing: Storing | None = None
 
         def reducer_override(self, thing: Any) -> Any:
-            if hasattr(type(thing), "untyped_storage"):
+            if "torch" in sys.modules and hasattr(type(thing), "untyped_storage"):
                 _check_tensor(thing)
             storing = self.storing
             if storing is not None:

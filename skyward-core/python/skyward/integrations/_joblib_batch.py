@@ -10,7 +10,7 @@ from typing import Any
 
 from joblib import parallel_config  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
-from ._joblib_shared import BATCHES, shared
+from ._joblib_shared import BATCHES, Shared
 
 _controller: tuple[int, Any] | None = None
 """The number of loaded modules at the last search for libraries, and the result of the search."""
@@ -45,7 +45,7 @@ class Batch:
         with (
             limited(self.threads),
             parallel_config(backend=calls._backend, n_jobs=calls._n_jobs) as config,
-            shared(config, BATCHES),
+            Shared(config, BATCHES),
         ):
             return calls()
 

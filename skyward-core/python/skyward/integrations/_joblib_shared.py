@@ -8,14 +8,15 @@ payload's modules.
 from __future__ import annotations
 
 from _thread import get_ident
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from threading import main_thread
+from types import TracebackType
 from typing import Any, Final
 
 from joblib import parallel  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
-Shares = list[tuple[int, "_Shared"]]
+Shares = list[tuple[int, "_Config"]]
 """Configurations for the threads without one, each with the thread that has entered it."""
 
 ENTERED: Final[Shares] = []
@@ -24,7 +25,7 @@ BATCHES: Final[Shares] = []
 """The configurations within the batches that run, for processes in which none is entered."""
 
 
-class _Shared(dict[str, Any]):
+class _Config(dict[str, Any]):
     """A configuration that no thread owns. A copy, which joblib makes for a thread, is a plain dict."""
 
 
@@ -47,7 +48,7 @@ class _Threads:
 
     def __setattr__(self, name: str, value: Any) -> None:
         # At its end, `parallel_config` sets what it has found at its begin.
-        if isinstance(value, _Shared) or value is parallel.default_parallel_config:
+        if isinstance(value, _Config) or value is parallel.default_parallel_config:
             _own.__dict__.pop(name, None)
         else:
             setattr(_own, name, value)
@@ -56,18 +57,23 @@ class _Threads:
         delattr(_own, name)
 
 
-@contextmanager
-def shared(config: Mapping[str, Any], shares: Shares = ENTERED) -> Iterator[None]:
-    """Let all other threads of this process that have no configuration of their own take this one.
+class Shared(AbstractContextManager[None]):
+    """Lets all other threads of this process that have no configuration of their own take this one.
 
     Of several, they take the one that was entered last.
     """
-    entry = (get_ident(), _Shared(config))
-    shares.append(entry)
-    try:
-        yield
-    finally:
-        shares[:] = [other for other in shares if other is not entry]
+
+    def __init__(self, config: Mapping[str, Any], shares: Shares = ENTERED) -> None:
+        self._entry = (get_ident(), _Config(config))
+        self._shares = shares
+
+    def __enter__(self) -> None:
+        self._shares.append(self._entry)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._shares[:] = [other for other in self._shares if other is not self._entry]
 
 
 _MAIN: Final = main_thread().ident

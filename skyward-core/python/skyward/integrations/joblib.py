@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ContextDecorator, contextmanager
-from functools import wraps
+from functools import cache, wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
@@ -49,6 +49,30 @@ class _Within(AbstractContextManager[None]):
             del self._thread.config
         else:
             self._thread.config = self._outer
+
+
+class _Everywhere(AbstractContextManager[None]):
+    """Uses a backend on this thread, and on all threads that have no configuration of their own.
+
+    A class and no generator, because every call of a payload is within it.
+    """
+
+    def __init__(self, config: AbstractContextManager[dict[str, Any]]) -> None:
+        from ._joblib_shared import Shared
+
+        self._config = config
+        self._shared = Shared(config.__enter__())
+
+    def __enter__(self) -> None:
+        self._shared.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self._shared.__exit__(kind, error, traceback)
+        finally:
+            self._config.__exit__(kind, error, traceback)
 
 
 class Backend(ContextDecorator):
@@ -109,20 +133,14 @@ class Backend(ContextDecorator):
         Meanwhile its thread runs other code: the caller of a generator, or other coroutines.
         """
         with self._configure() as config:
-            from ._joblib_shared import shared
+            from ._joblib_shared import Shared
 
             scope = _Within()
-        with shared(config):
+        with Shared(config):
             yield scope
 
-    @contextmanager
-    def _make(self) -> Iterator[None]:
-        """Use the backend on this thread, and on all threads that have no configuration of their own."""
-        with self._configure() as config:
-            from ._joblib_shared import shared
-
-            with shared(config):
-                yield
+    def _make(self) -> AbstractContextManager[None]:
+        return _Everywhere(self._configure())
 
     def _configure(self) -> AbstractContextManager[dict[str, Any]]:
         """Return joblib's context manager for this thread, which applies from its creation on."""
@@ -134,6 +152,7 @@ class Backend(ContextDecorator):
         return config
 
 
+@cache
 def register() -> Any:
     """Register the backend with joblib by its name; return its class.
 
