@@ -22,7 +22,13 @@ impl Scheduler {
         }
         // The task that the worker ran is the cause; without a task it is the environment, or the
         // machine.
-        let barren = self.workers[rank.0 as usize].load() == 0 && !exit.is_node_loss();
+        let worker = &self.workers[rank.0 as usize];
+        let barren = worker.load() == 0 && !exit.is_node_loss();
+        if worker.idle_since.is_some_and(|since| now.saturating_duration_since(since) >= policy::SOUND) {
+            let node = worker.node;
+            self.barren_restarts = 0;
+            self.nodes[node].sick = 0;
+        }
         self.lose(rank, Error::worker_exited(rank, exit.clone()), last);
         self.end_world();
         self.hand_on();

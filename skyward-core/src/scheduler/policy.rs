@@ -68,7 +68,7 @@ pub const MAX_SICK: u32 = 3;
 /// gives up.
 pub const MAX_BARREN_REPLACEMENTS: u32 = 3;
 
-/// A node that was ready for this long was sound: earlier losses no longer count.
+/// A node or a worker that was ready for this long was sound: earlier losses no longer count.
 pub const SOUND: Duration = Duration::from_secs(600);
 
 #[cfg(test)]

@@ -101,6 +101,23 @@ fn workers_that_only_die_end_the_pool() {
 }
 
 #[test]
+fn idle_workers_that_end_now_and_then_do_not_end_the_pool() {
+    for (pause, ends) in [(policy::SOUND, false), (policy::SOUND / 4, true)] {
+        for (nodes, joined) in [(1, false), (2, false), (2, true)] {
+            let mut story = Story::new(nodes, 1, joined);
+            for _ in 0..3 * policy::MAX_BARREN_RESTARTS {
+                story.later(pause);
+                story.lost(0);
+                story.ready();
+            }
+            let sick = story.has(|action| matches!(action, Action::NodeSick { .. }));
+            assert!(!sick || ends, "{nodes} nodes, a death each {pause:?}");
+            assert_eq!(story.scheduler.failure().is_some(), ends && nodes == 1, "{nodes} nodes, each {pause:?}");
+        }
+    }
+}
+
+#[test]
 fn a_poison_task_fails_alone_and_the_others_go_on() {
     let mut story = Story::new(1, 1, false);
     let poison = story.submit_with(Target::Any, TaskOptions::default().retry(RetryPolicy::times(100)));
