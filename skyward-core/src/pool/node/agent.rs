@@ -111,8 +111,8 @@ impl Agent {
         self.node.store(node.0, Ordering::Relaxed);
     }
 
-    /// The machine has left its place. What its workers still send does not count as sent by the
-    /// workers of the next machine there, which have the same ranks.
+    /// The machine has left its place, or is lost. What it still reports of its workers does not
+    /// count as a report of the workers of the next machine there, which have the same ranks.
     pub(crate) fn leave_place(&self) {
         self.has_left.store(true, Ordering::Relaxed);
     }
@@ -246,7 +246,9 @@ impl Listener {
             for frame in frames.drain(..) {
                 match FromAgent::decode(frame) {
                     Ok(message) => {
-                        if let FromAgent::Exited { generation, worker, pid, .. } = message {
+                        if let FromAgent::Exited { generation, worker, pid, .. } = message
+                            && !self.has_left()
+                        {
                             self.shared.on_ended(self.rank(worker), Generation(generation), pid).await;
                         }
                         self.on_message(message);
@@ -280,7 +282,7 @@ impl Listener {
     }
 
     fn on_message(&self, message: FromAgent) {
-        if message.is_about_worker() && self.has_left.load(Ordering::Relaxed) {
+        if message.is_about_worker() && self.has_left() {
             return;
         }
         match message {
@@ -336,6 +338,10 @@ impl Listener {
         }
     }
 
+    fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
+    }
+
     fn node(&self) -> NodeIndex {
         NodeIndex(self.node.load(Ordering::Relaxed))
     }
@@ -377,3 +383,6 @@ pub(crate) const ANSWER: Duration = Duration::from_secs(30);
 
 /// The pauses after the first renewals of a lease.
 const FIRST_PAUSES: [Duration; 3] = [Duration::from_millis(30), Duration::from_millis(60), Duration::from_millis(120)];
+
+#[cfg(test)]
+mod tests;

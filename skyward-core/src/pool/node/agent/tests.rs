@@ -1,0 +1,50 @@
+use bytes::Bytes;
+
+use super::*;
+use crate::pool::calls::replies::tests::{LIFE, RANK, frame, pool, submit};
+
+/// The connection to an agent of the pool's node, and the agent's end of it.
+async fn agent(shared: &Arc<Shared>) -> (Agent, Sender) {
+    let (near, far) = tokio::io::duplex(1 << 20);
+    let (sender, writer, _) = link(Box::new(far), 1 << 20);
+    tokio::spawn(write(writer));
+    let installed = Bytes::from_static(&[0x80]);
+    report(&sender, frame(&(33, PROTOCOL_VERSION, 1, "3.12.0"), installed));
+    (Agent::connect(shared, NodeIndex(0), Layout::new(1), Box::new(near)).await.unwrap(), sender)
+}
+
+fn report(sender: &Sender, frame: Frame) {
+    sender.push(&frame.head, frame.body).unwrap();
+    sender.flush();
+}
+
+/// Reports that the worker with this process id has ended.
+fn exited(pid: u32) -> Frame {
+    frame(&(36, LIFE.0, 0, pid, Some(1), None::<i32>, false, 0), Bytes::new())
+}
+
+#[tokio::test]
+async fn the_end_of_a_worker_on_a_machine_that_has_left_is_none_of_the_next_machine() {
+    for starts in [false, true] {
+        let shared = pool();
+        let (left, of_left) = agent(&shared).await;
+        left.leave_place();
+        if starts {
+            shared.lock().workers[0].process.on_started(7, String::new());
+        }
+        report(&of_left, exited(7));
+        of_left.close();
+        while left.gone().is_none() {
+            tokio::task::yield_now().await;
+        }
+        assert!(shared.lock().workers[0].process.exit().is_none(), "started: {starts}");
+        let _task = submit(&shared, false).await;
+        assert_eq!(shared.lock().scheduler.sent(RANK).count(), 1, "started: {starts}");
+
+        let (_stays, of_new) = agent(&shared).await;
+        report(&of_new, exited(7));
+        while shared.lock().scheduler.is_ready(RANK) {
+            tokio::task::yield_now().await;
+        }
+    }
+}
