@@ -35,7 +35,8 @@ pub struct Capabilities {
     /// ports.
     pub shared_host: bool,
     /// How long it can take until `list` shows a machine that was launched.
-    /// [`reap`](crate::pool::reap) waits that long. Default: 5 seconds.
+    /// [`reap`](crate::pool::reap) waits that long, and so does the end of a pool with a launch that
+    /// was not answered. Default: 5 seconds.
     pub settles_in: Duration,
 }
 

@@ -146,7 +146,7 @@ impl Provider for Local {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new().outlives_client().shared_host()
+        Capabilities::new().outlives_client().shared_host().settles_in(Duration::ZERO)
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {

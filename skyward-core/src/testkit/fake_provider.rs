@@ -212,6 +212,6 @@ async fn take(turn: Turn, what: &str) -> Result<()> {
         }
         Turn::FailsForNow => Err(Error::new(ErrorKind::Provider, format!("could not {what} now")).temporary()),
         Turn::Fails => Err(Error::new(ErrorKind::Provider, format!("could not {what}"))),
-        Turn::Never => std::future::pending().await,
+        Turn::Never | Turn::Late(_) => std::future::pending().await,
     }
 }

@@ -6,6 +6,7 @@
 mod ending;
 #[path = "../support/freeze.rs"]
 mod freeze;
+mod launches;
 mod limits;
 mod runtime;
 
@@ -36,6 +37,8 @@ struct Machines {
     lost_after: Option<Duration>,
     /// Whether the launch of node 1's machine panics.
     launch_panics: bool,
+    /// How long after its launch the machine of node 1 appears. The launch is never answered.
+    late: Option<Duration>,
     /// How many calls of `terminate` panic, for each node.
     terminate_panics: u32,
     /// Whether the other calls of `terminate` fail.
@@ -51,7 +54,7 @@ impl Fate for Machines {
 impl Script for Machines {
     fn launch(&self, node: u32, _: u32) -> Turn {
         assert!(!self.launch_panics || node != 1, "no launch today");
-        Turn::Works(Duration::ZERO)
+        self.late.filter(|_| node == 1).map_or(Turn::Works(Duration::ZERO), Turn::Late)
     }
 
     fn terminate(&self, _: u32, call: u32) -> Turn {

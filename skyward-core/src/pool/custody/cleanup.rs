@@ -21,6 +21,8 @@ pub(crate) struct Cleanup {
     pool: PoolId,
     machines: Arc<Mutex<Vec<Machine>>>,
     account: Arc<Mutex<Account>>,
+    /// Launches that the provider was asked for, and whose outcome is not known.
+    unanswered: Arc<Mutex<BTreeSet<LaunchId>>>,
     /// The machines that are known to be released or gone.
     over: Arc<Mutex<BTreeSet<MachineId>>>,
     prepared: Arc<Mutex<bool>>,
@@ -38,6 +40,9 @@ struct Left {
     unreleased: usize,
     /// Whether there may be more machines, because the provider did not list the pool's machines.
     unlisted: bool,
+    /// How many launches were not answered, while the provider's list may not show their machines
+    /// yet.
+    unsettled: usize,
     /// What the provider is being asked to do.
     doing: &'static str,
     /// The last error.
@@ -57,11 +62,11 @@ enum Until {
 
 impl Left {
     fn is_nothing(&self) -> bool {
-        self.machines.is_empty() && !self.unlisted
+        self.machines.is_empty() && !self.unlisted && self.unsettled == 0
     }
 
     fn is_enough(&self, until: Until) -> bool {
-        self.is_nothing() || until == Until::Released && self.unreleased == 0 && !self.unlisted
+        self.is_nothing() || until == Until::Released && self.unreleased + self.unsettled == 0 && !self.unlisted
     }
 
     /// The error for a call that the provider did not finish in time. Its source is the error of an
@@ -81,6 +86,7 @@ impl Cleanup {
             pool,
             machines: Arc::default(),
             account: Arc::default(),
+            unanswered: Arc::default(),
             over: Arc::default(),
             prepared: Arc::default(),
             ledger,
@@ -123,6 +129,16 @@ impl Cleanup {
         }
     }
 
+    /// The provider is about to be asked for a launch.
+    pub(crate) fn on_asked(&self, launch: LaunchId) {
+        lock(&self.unanswered).insert(launch);
+    }
+
+    /// The outcome of a launch is known.
+    pub(crate) fn on_answered(&self, launch: &LaunchId) {
+        lock(&self.unanswered).remove(launch);
+    }
+
     /// Whether there is nothing left to end.
     pub(crate) fn is_done(&self) -> bool {
         !*lock(&self.prepared)
@@ -135,6 +151,7 @@ impl Cleanup {
 
     /// Puts a machine that was launched on record.
     pub(crate) async fn add(&self, machine: Machine) -> Result<()> {
+        self.on_answered(&machine.launch);
         lock(&self.machines).push(machine.clone());
         match &self.ledger {
             Some(ledger) => ledger.fact(machine).await,
@@ -197,13 +214,14 @@ impl Cleanup {
         over: impl Fn(&Machine),
         gone: &mut Vec<MachineId>,
     ) -> Result<()> {
-        let limit = end.saturating_duration_since(Instant::now());
+        let began = Instant::now();
+        let limit = end.saturating_duration_since(began);
         let mut pause = Duration::from_millis(2);
         let mut left = Left::default();
         let heard = Arc::clone(&left.heard);
         let provider = self.provider.reporting(move |error| *lock(&heard) = Some(error.clone()));
         loop {
-            let round = self.round(&provider, end, only, &over, (&mut left, gone));
+            let round = self.round(&provider, (began, end), only, &over, (&mut left, gone));
             match tokio::time::timeout_at(end.max(Instant::now() + LEAST), round).await {
                 Ok(Ok(())) if left.is_enough(until) => return Ok(()),
                 Ok(Ok(())) => {}
@@ -222,7 +240,7 @@ impl Cleanup {
     async fn round(
         &self,
         provider: &Checked,
-        end: Instant,
+        (began, end): (Instant, Instant),
         only: Option<MachineNumber>,
         over: impl Fn(&Machine),
         (left, gone): (&mut Left, &mut Vec<MachineId>),
@@ -248,6 +266,7 @@ impl Cleanup {
                 // Machines of launches whose answers never arrived.
                 let beside = listed.into_iter().filter(|machine| is_meant(machine) && !known.contains(&machine.id));
                 let beside: Vec<Machine> = beside.collect();
+                beside.iter().for_each(|machine| self.on_answered(&machine.launch));
                 left.machines.extend(beside.iter().map(|machine| machine.id.clone()));
                 // Known from now on, so that the pool is not forgotten before they are gone.
                 lock(&self.machines).extend(beside.iter().cloned());
@@ -284,6 +303,9 @@ impl Cleanup {
             }
         }
         left.machines = there;
+        // No launch is under way at the end of the pool. The list settles for as long.
+        let settles = only.is_none() && began.elapsed() < provider.capabilities().settles_in;
+        left.unsettled = if settles { lock(&self.unanswered).len() } else { 0 };
         if !left.is_nothing() || only.is_some() {
             return Ok(());
         }
@@ -304,6 +326,10 @@ impl Cleanup {
         let more = left.machines.len().saturating_sub(MOST_NAMES);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let message = match names.len() {
+            0 if left.unsettled > 0 => {
+                let what = "the provider has not answered all launches, and its list may not show their machines yet";
+                format!("{what}: {} launches", left.unsettled)
+            }
             0 if left.unlisted => "the provider could not list the pool's machines, so some may still run".to_owned(),
             0 => "the pool's machines are gone, but resources that they shared may remain".to_owned(),
             _ => {
@@ -312,7 +338,7 @@ impl Cleanup {
             }
         };
         let mut hint = match names.len() {
-            0 if !left.unlisted => "check the provider's own list for what remains".to_owned(),
+            0 if !left.unlisted && left.unsettled == 0 => "check the provider's own list for what remains".to_owned(),
             _ => "the lease of the machines ends them; check the provider's own list until then".to_owned(),
         };
         if self.is_recorded() {

@@ -179,6 +179,7 @@ impl Purchases {
             requests.iter().map(|request| request.ends_in.and_then(|ends_in| now.checked_add(ends_in))).collect();
         let mut batch = LaunchBatch::new(offer.clone(), requests);
         batch.all_or_none = provider.capabilities().gangs;
+        launches.iter().for_each(|launch| cleanup.on_asked(launch.id(&shared.pool)));
         let launched = provider.launch(&batch).await;
         let mut bought = Vec::new();
         let mut failed: Option<Error> = None;
@@ -254,6 +255,7 @@ impl Purchases {
         let ends_in = shared.account().admit(&id, launch.machine, offer, now.into_std())?;
         shared.spending.notify_one();
         let batch = LaunchBatch::one(offer.clone(), self.request(shared, launch, ends_in));
+        cleanup.on_asked(id);
         let none = || Err(Error::new(ErrorKind::Provider, "`Provider::launch` returned no machine"));
         let launched = provider.launch(&batch).await.pop().unwrap_or_else(none);
         let machine = self.settle(shared, cleanup, provider, launch, launched).await?;
@@ -272,31 +274,25 @@ impl Purchases {
         let id = launch.id(&shared.pool);
         let machine = match launched {
             Ok(machine) => machine,
-            Err(error) => match self.found(shared, provider, &id, &error).await {
-                Some(machine) => machine,
-                None => {
-                    if error.refusal().is_some() {
-                        shared.account().on_refused(&id);
+            Err(error) => {
+                let may_be_made = may_be_made(&error);
+                let found = if may_be_made { found(shared, provider, &id).await } else { None };
+                match found {
+                    Some(machine) => machine,
+                    None => {
+                        if !may_be_made {
+                            cleanup.on_answered(&id);
+                        }
+                        if error.refusal().is_some() {
+                            shared.account().on_refused(&id);
+                        }
+                        return Err(error);
                     }
-                    return Err(error);
                 }
-            },
+            }
         };
         cleanup.add(machine.clone()).await?;
         Ok(machine)
-    }
-
-    /// The machine of a launch that failed, if it may have been launched nevertheless: the call was
-    /// made more than once, or its answer did not arrive.
-    async fn found(&self, shared: &Shared, provider: &Checked, launch: &LaunchId, error: &Error) -> Option<Machine> {
-        let again = error.context().iter().any(|(key, _)| *key == "tries");
-        let unsure = error.refusal().is_none()
-            && (error.status() == ErrorStatus::Temporary || error.kind() == ErrorKind::Timeout);
-        if !again && !unsure {
-            return None;
-        }
-        let listed = provider.list(&shared.pool).await.unwrap_or_default();
-        listed.into_iter().find(|machine| machine.launch == *launch)
     }
 
     fn request(&self, shared: &Shared, launch: Launch, ends_in: Option<Duration>) -> LaunchRequest {
@@ -308,6 +304,21 @@ impl Purchases {
         request.ends_in = ends_in;
         request
     }
+}
+
+/// Whether the machine of a launch that failed may have been made nevertheless: the call was made more
+/// than once, or its answer did not arrive.
+fn may_be_made(error: &Error) -> bool {
+    let again = error.context().iter().any(|(key, _)| *key == "tries");
+    let unsure =
+        error.refusal().is_none() && (error.status() == ErrorStatus::Temporary || error.kind() == ErrorKind::Timeout);
+    again || unsure
+}
+
+/// The machine of a launch, if the provider lists it.
+async fn found(shared: &Shared, provider: &Checked, launch: &LaunchId) -> Option<Machine> {
+    let listed = provider.list(&shared.pool).await.unwrap_or_default();
+    listed.into_iter().find(|machine| machine.launch == *launch)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

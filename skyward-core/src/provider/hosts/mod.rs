@@ -12,6 +12,7 @@ mod site;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
@@ -239,7 +240,7 @@ impl Provider for Hosts {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new().outlives_client().keeper()
+        Capabilities::new().outlives_client().keeper().settles_in(SETTLES)
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
@@ -377,6 +378,9 @@ impl Provider for Hosts {
         Ok(PoolRecord::of_parts(parts))
     }
 }
+
+/// How long a claim of a client that was killed may take to begin.
+const SETTLES: Duration = Duration::from_secs(1);
 
 /// A caller that waits for a launch.
 struct Waiting<'a> {

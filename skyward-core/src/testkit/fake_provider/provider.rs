@@ -58,8 +58,16 @@ impl Provider for FakeProvider {
                 return Err(Error::refused(refusal, format!("{} is not available", batch.offer.id)));
             }
             let turn = self.0.script.launch(node, self.call("launch", node));
-            if turn == Turn::Never {
-                self.start(batch, request);
+            match turn {
+                Turn::Never => drop(self.start(batch, request)),
+                Turn::Late(time) => {
+                    let (provider, batch, request) = (self.clone(), batch.clone(), request.clone());
+                    tokio::spawn(async move {
+                        tokio::time::sleep(time).await;
+                        provider.start(&batch, &request);
+                    });
+                }
+                Turn::Works(_) | Turn::FailsForNow | Turn::Fails => {}
             }
             take(turn, "launch").await?;
             Ok(self.start(batch, request))

@@ -18,6 +18,9 @@ pub enum Turn {
     Fails,
     /// The call never answers. A launch starts its machine all the same.
     Never,
+    /// The call never answers. A launch starts its machine after this time, also if the call is
+    /// dropped.
+    Late(Duration),
 }
 
 /// How a machine ends before its time.

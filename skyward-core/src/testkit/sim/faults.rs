@@ -18,6 +18,7 @@ impl Seed {
             true => match self.below(what, node, call.wrapping_add(1 << 40), 8) {
                 0 => Turn::Fails,
                 1 => Turn::Never,
+                2 => Turn::Late(self.time(what, node, call, 4_000)),
                 _ => Turn::FailsForNow,
             },
         }
