@@ -132,13 +132,12 @@ where
     H: Borrow<P>,
 {
     fn new(handle: H, calls: impl IntoIterator<IntoIter = I>) -> Self {
-        let workers = handle.borrow().status().workers.len();
         Self {
+            least: least(handle.borrow()),
             handle,
             calls: Some(calls.into_iter()),
             next: 0,
             bytes: 0,
-            least: workers.saturating_mul(PER_WORKER).clamp(LEAST, WINDOW),
             results: Meter::default(),
             submitting: None,
             running: FuturesUnordered::new(),
@@ -170,6 +169,10 @@ where
 
     /// Submits calls until as many are under way as may be, or the pool has no room.
     fn submit_calls(&mut self, context: &mut Context<'_>) {
+        if self.running.len() >= self.window() {
+            // The pool may have been resized.
+            self.least = least(self.handle.borrow());
+        }
         loop {
             if self.submitting.is_none() && self.running.len() < self.window() {
                 self.begin_next();
@@ -227,6 +230,11 @@ impl<P: ?Sized, H, I, T> Mapped<'_, P, H, I, T> {
             _ => self.least,
         }
     }
+}
+
+/// The number of calls under way that keeps the workers busy that the pool may have.
+fn least<P: ComputePool + ?Sized>(pool: &P) -> usize {
+    pool.most_workers().saturating_mul(PER_WORKER).clamp(LEAST, WINDOW)
 }
 
 /// No field is pinned.

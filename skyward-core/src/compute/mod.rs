@@ -61,6 +61,12 @@ pub trait ComputePool: Send + Sync + 'static {
     /// The state of the pool at this moment.
     fn status(&self) -> PoolStatus;
 
+    /// How many workers the pool may have; more than it has now if it is elastic. A map keeps that
+    /// many busy. Default: the workers of its status.
+    fn most_workers(&self) -> usize {
+        self.status().workers.len()
+    }
+
     /// A stream of the events that the pool emits from now on.
     fn events(&self) -> Events;
 

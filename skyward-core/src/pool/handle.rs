@@ -121,6 +121,10 @@ impl ComputePool for Pool {
         self.status()
     }
 
+    fn most_workers(&self) -> usize {
+        self.0.shared.most_workers()
+    }
+
     fn events(&self) -> Events {
         self.events()
     }

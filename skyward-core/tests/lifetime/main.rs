@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
+mod elastic;
 mod ending;
 #[path = "../support/freeze.rs"]
 mod freeze;
@@ -43,11 +44,13 @@ struct Machines {
     terminate_panics: u32,
     /// Whether the other calls of `terminate` fail.
     terminate_fails: bool,
+    /// How long a call takes.
+    takes: Duration,
 }
 
 impl Fate for Machines {
     fn work(&self, args: &[u8], _: u32) -> Work {
-        if args.last() == Some(&(ENDLESS as u8)) { Work::UntilKilled } else { Work::Return(Duration::ZERO) }
+        if args.last() == Some(&(ENDLESS as u8)) { Work::UntilKilled } else { Work::Return(self.takes) }
     }
 }
 

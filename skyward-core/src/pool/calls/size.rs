@@ -23,6 +23,11 @@ impl Shared {
         after.flush.iter().for_each(Sender::flush);
     }
 
+    /// How many workers the pool may have.
+    pub(crate) fn most_workers(&self) -> usize {
+        self.lock().scheduler.layout().workers(self.account().most()) as usize
+    }
+
     /// The message that reports the size of the pool to a worker.
     pub(super) fn size(&self, state: &State) -> ToWorker<'static> {
         ToWorker::Size { workers: state.scheduler.layout().workers(self.account().most()) }
