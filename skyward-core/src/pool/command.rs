@@ -15,8 +15,6 @@ use crate::spec::Nodes;
 pub(crate) enum Command {
     /// Workers were lost, or could not be restarted.
     Restart(Workers),
-    /// A node was lost.
-    Replace(NodeIndex),
     /// The connection to a worker ended.
     WorkerDisconnected {
         rank: Rank,

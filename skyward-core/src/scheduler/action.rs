@@ -103,12 +103,6 @@ pub enum Action {
         /// The first worker that was lost, or that must end.
         lost: Rank,
     },
-    /// End what is left of this node's machine, launch another machine, and start the node's
-    /// workers there; in a joined world start all workers.
-    ReplaceNode {
-        /// Which node.
-        node: NodeIndex,
-    },
     /// The node's machine is unusable: its workers cannot start. Treat the machine as lost.
     NodeSick {
         /// Which node.

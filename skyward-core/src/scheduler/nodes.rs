@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::table::List;
-use super::{Action, Scheduler, policy};
+use super::{Scheduler, policy};
 use crate::error::{Error, ErrorKind};
 use crate::ids::{NodeIndex, TaskId};
 
@@ -50,8 +50,9 @@ impl Record {
 
 impl Scheduler {
     /// A node's machine, or its replacement, is lost. Each task that ran there is tried again by
-    /// its cause, or fails.
-    pub fn on_node_lost(&mut self, now: Instant, node: NodeIndex, cause: &Error) {
+    /// its cause, or fails. Returns whether the node needs another machine.
+    #[must_use]
+    pub fn on_node_lost(&mut self, now: Instant, node: NodeIndex, cause: &Error) -> bool {
         for rank in self.ranks_of(node) {
             if self.is_ready(rank) {
                 self.lose(rank, Error::node_lost(node, rank, cause.clone()), None);
@@ -69,9 +70,10 @@ impl Scheduler {
                 self.work(now);
             }
             // The node gets no other machine, and tasks that name it can run nowhere else.
-            return self.fail_own(now, node, cause);
+            self.fail_own(now, node, cause);
+            return false;
         }
-        let Some(record) = self.nodes.get_mut(node.0 as usize).filter(|_| self.failed.is_none()) else { return };
+        let Some(record) = self.nodes.get_mut(node.0 as usize).filter(|_| self.failed.is_none()) else { return false };
         let times = record.on_lost(now);
         if times > policy::MAX_BARREN_REPLACEMENTS {
             let error = Error::new(
@@ -81,9 +83,8 @@ impl Scheduler {
             self.fail(error.with_source(cause.clone()).with_hint(
                 "the machines fail, or the tasks end them: check the cause, and the last output of the workers",
             ));
-        } else {
-            self.actions.push(Action::ReplaceNode { node });
         }
+        self.failed.is_none()
     }
 
     /// The connection to a node's agent is back. Messages sent in the meantime may be lost, so

@@ -160,9 +160,15 @@ impl Story {
     }
 
     pub(super) fn node_lost(&mut self, node: u32) {
+        self.loses_and_replaces(node);
+    }
+
+    /// A node is lost. Returns whether it needs another machine.
+    pub(super) fn loses_and_replaces(&mut self, node: u32) -> bool {
         let cause = Error::new(ErrorKind::Io, "the agent ended its connection");
-        self.scheduler.on_node_lost(self.now, NodeIndex(node), &cause);
+        let replaces = self.scheduler.on_node_lost(self.now, NodeIndex(node), &cause);
         self.step();
+        replaces
     }
 
     pub(super) fn running(&self, rank: u32) -> Option<TaskId> {

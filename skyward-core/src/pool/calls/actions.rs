@@ -109,7 +109,6 @@ impl Shared {
                 state.effects.push(Effect::WorldLost(lost));
                 self.command(Command::Restart(Workers::World));
             }
-            Action::ReplaceNode { node } => self.command(Command::Replace(node)),
             Action::NodeSick { node, error } => self.command(Command::Sick(node, error)),
             Action::NodeDrained { node } => self.command(Command::Drained(node)),
             Action::WorldIdle => self.command(Command::WorldIdle),

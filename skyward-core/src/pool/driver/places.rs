@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::serving::{End, Fresh, Serving};
+use super::serving::{Fresh, Serving};
 use crate::error::Result;
 use crate::event::{DrainReason, PoolEvent};
 use crate::ids::{Generation, MachineNumber, NodeIndex};
@@ -62,7 +62,8 @@ impl Serving {
         let Some(there) = self.node(node) else { return self.on_stopped(node, Ok(())) };
         let (shared, generation) = (Arc::clone(&self.shared), self.shared.lock().generation);
         let layout = self.layout();
-        self.jobs.begin(Job::Stop(node), async move { End::Stopped(stop(&shared, &there, generation, layout).await) });
+        let stop = async move { stop(&shared, &there, generation, layout).await };
+        self.jobs.begin(Job::Stop(node), stop, move |serving, stopped| serving.on_stopped(node, stopped));
     }
 
     /// Ends the machine of a node that has left.
@@ -118,9 +119,8 @@ impl Serving {
         }
         let (shared, cleanup) = (Arc::clone(&self.shared), self.cleanup.clone());
         let (generation, layout) = (shared.lock().generation, self.layout());
-        self.jobs.begin(Job::Dismiss(machine), async move {
-            End::Dismissed(dismiss(&shared, &cleanup, machine, node, there, generation, layout).await)
-        });
+        let dismiss = async move { dismiss(&shared, &cleanup, machine, node, there, generation, layout).await };
+        self.jobs.begin(Job::Dismiss(machine), dismiss, move |serving, gone| serving.on_dismissed(machine, gone));
     }
 }
 

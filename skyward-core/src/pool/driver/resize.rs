@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::growth::{IDLE, elastic};
-use super::serving::{End, Fresh, Serving};
+use super::serving::{Fresh, Serving};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
 use crate::ids::{MachineNumber, NodeIndex};
@@ -69,7 +69,15 @@ impl Serving {
         }
     }
 
-    pub(crate) fn on_add_ready(&mut self, machine: MachineNumber, node: Node) {
+    /// A further machine is ready, or could not be made ready.
+    pub(crate) fn on_added(&mut self, machine: MachineNumber, added: Result<Node>) {
+        match added {
+            Ok(node) => self.on_add_ready(machine, node),
+            Err(error) => self.on_add_failed(machine, error),
+        }
+    }
+
+    fn on_add_ready(&mut self, machine: MachineNumber, node: Node) {
         if let Some(error) = node.agent.gone().cloned() {
             return self.on_add_failed(machine, error);
         }
@@ -116,8 +124,8 @@ impl Serving {
         tracing::warn!(pool = %self.shared.pool, machine = machine.0, error = %cause, "the connection to a waiting machine was lost");
         let (shared, layout) = (Arc::clone(&self.shared), self.layout());
         let reach = repair::reach_agent(self.recipe.provider.clone(), shared, Arc::new(node), layout);
-        self.jobs.begin(Job::Add(machine), async move {
-            End::Added(reach.await.map(Box::new).map_err(|error| repair::not_reached(cause, error)))
+        self.jobs.begin(Job::Add(machine), reach, move |serving, reached| {
+            serving.on_added(machine, reached.map_err(|error| repair::not_reached(cause, error)));
         });
         self.decide(|fleet| fleet.on_cut(machine));
     }

@@ -10,7 +10,7 @@ use super::late::connect_late;
 use super::start::Started;
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::PoolEvent;
-use crate::ids::{MachineId, NodeIndex, Rank};
+use crate::ids::{NodeIndex, Rank};
 use crate::layout::Layout;
 use crate::pool::calls::life::closed;
 use crate::pool::calls::nested::connection::reach_caller;
@@ -22,13 +22,12 @@ use crate::pool::fleet::step::{Job, Workers};
 use crate::pool::node::generation::{NotStarted, World};
 use crate::pool::node::make::{Node, Recipe};
 use crate::pool::node::repair;
-use crate::provider::MachineReport;
 
 /// A running pool, which takes tasks.
 pub(crate) struct Serving {
     pub(crate) shared: Arc<Shared>,
     pub(crate) cleanup: Cleanup,
-    pub(crate) jobs: Jobs<End>,
+    pub(crate) jobs: Jobs<Self>,
     pub(crate) world: Arc<World>,
     pub(crate) recipe: Arc<Recipe>,
     /// The present nodes. A node is missing while it is lost, and after it has left.
@@ -43,29 +42,6 @@ pub(crate) struct Serving {
 pub(crate) enum Fresh {
     Replaced,
     Joined,
-}
-
-/// The result of a job.
-pub(crate) enum End {
-    /// A further machine is ready, or could not be made ready.
-    Added(Result<Box<Node>>),
-    /// No worker needs a reminder any more.
-    Reminded,
-    /// The provider's reports on the machines.
-    Watched(Result<Vec<(MachineId, MachineReport)>>),
-    /// A machine is confirmed gone, or could not be confirmed gone.
-    Dismissed(Result<()>),
-    /// An agent is connected, on the same machine or on another one.
-    Node(Result<Box<Node>>),
-    Stopped(Result<()>),
-    Started(std::result::Result<(), NotStarted>),
-    /// The agents that do not answer, the node on which the start failed, and the error of the
-    /// start.
-    Examined(Vec<(NodeIndex, u64, Error)>, NodeIndex, Error),
-    /// The connection for a worker's calls is restored, or the worker has ended.
-    CallerReached,
-    /// A worker is connected again or has ended; or its node is not usable.
-    Reached(Result<()>),
 }
 
 impl Serving {
@@ -88,7 +64,7 @@ impl Serving {
         for late in late {
             let machine = late.launch.machine;
             let add = connect_late(Arc::clone(shared), late, layout);
-            serving.jobs.begin(Job::Add(machine), async move { End::Added(add.await.map(Box::new)) });
+            serving.jobs.begin(Job::Add(machine), add, move |serving, added| serving.on_added(machine, added));
         }
         for (machine, error) in failed {
             serving.on_add_failed(machine, error);
@@ -123,28 +99,24 @@ impl Serving {
             Command::Restart(workers) => {
                 self.decide(|fleet| fleet.on_workers_lost(workers));
             }
-            // The successor takes the place as soon as it is ready.
-            Command::Replace(node) if self.fleet(|fleet| fleet.has_successor(node)) => {}
-            Command::Replace(node) => {
-                self.decide(|fleet| fleet.on_replace(node));
-            }
             Command::WorkerDisconnected { rank, generation, connection } => {
                 // A worker that was restarted or reconnected has another connection by now.
                 let is_current = self.shared.lock().slot(rank, generation).is_some_and(|slot| slot.is_on(connection));
                 if is_current && let Some(node) = self.node(self.layout().node(rank)) {
                     let (world, shared) = (Arc::clone(&self.world), Arc::clone(&self.shared));
                     let reach = repair::reach_worker(world, shared, node, rank, generation);
-                    self.jobs.begin(Job::ReachWorker(rank), async move { End::Reached(reach.await) });
+                    self.jobs.begin(Job::ReachWorker(rank), reach, move |serving, reached| {
+                        if let Err(error) = reached {
+                            serving.on_node_lost(serving.layout().node(rank), error);
+                        }
+                    });
                 }
             }
             Command::CallerDisconnected { rank, generation, connection } => {
                 let lacks = self.shared.lock().slot(rank, generation).is_some_and(|slot| slot.calls_lack(connection));
                 if lacks && let Some(node) = self.node(self.layout().node(rank)) {
                     let reach = reach_caller(Arc::clone(&self.shared), Arc::clone(&node.remote), rank, generation);
-                    self.jobs.begin(Job::ReachCaller(rank), async move {
-                        reach.await;
-                        End::CallerReached
-                    });
+                    self.jobs.begin(Job::ReachCaller(rank), reach, |_, ()| {});
                 }
             }
             Command::AgentGone { node, connection } => self.on_agent_gone(node, connection),
@@ -162,71 +134,74 @@ impl Serving {
     ///
     /// No result is lost.
     pub(crate) async fn next_end(&mut self) {
-        let (job, end) = self.jobs.next().await;
-        self.on_end(job, end);
+        let then = self.jobs.next().await;
+        if !self.has_failed() {
+            then(self);
+        }
         self.settle_size();
     }
 
-    fn on_end(&mut self, job: Job, end: End) {
-        if self.has_failed() {
-            return;
+    /// A node's agent is connected again, or cannot be reached.
+    pub(super) fn on_agent_reached(&mut self, index: NodeIndex, reached: Result<Node>) {
+        let node = match reached {
+            Ok(node) => node,
+            Err(error) => return self.on_node_lost(index, error),
+        };
+        let connection = node.agent.connection;
+        self.shared.on_agent_back(&node);
+        self.shared.emit(PoolEvent::NodeReconnected { node: index });
+        self.set(node);
+        self.decide(|fleet| fleet.on_agent_reached(index));
+        self.on_agent_gone(index, connection);
+    }
+
+    /// A lost node has another machine, or that could not be made ready.
+    pub(super) fn on_replaced(&mut self, index: NodeIndex, replaced: Result<Node>) {
+        let node = match replaced {
+            Ok(node) => node,
+            Err(error) => return self.on_node_lost(index, error),
+        };
+        let connection = node.agent.connection;
+        self.shared.set_node(&node);
+        self.set(node);
+        self.fresh.entry(index).or_insert(Fresh::Replaced);
+        self.decide(|fleet| fleet.on_replaced(index));
+        self.on_agent_gone(index, connection);
+    }
+
+    /// Workers were started, or could not be started: then find out whether their nodes are the
+    /// reason.
+    pub(super) fn on_started(&mut self, workers: Workers, started: std::result::Result<(), NotStarted>) {
+        let Err(NotStarted { node, error }) = started else { return self.report_fresh(workers) };
+        tracing::warn!(pool = %self.shared.pool, error = error.summary(), "workers could not be restarted");
+        let silent = repair::silent(self.nodes_of(workers));
+        self.jobs.begin(Job::Examine(workers), silent, move |serving, silent| {
+            serving.on_examined(workers, node, &error, silent);
+        });
+    }
+
+    /// These agents do not answer. The start of the workers has failed on the node `failed`.
+    fn on_examined(
+        &mut self,
+        workers: Workers,
+        failed: NodeIndex,
+        error: &Error,
+        silent: Vec<(NodeIndex, u64, Error)>,
+    ) {
+        for (index, connection, error) in silent {
+            // An agent that is away is being reconnected already, and may be connected by now.
+            if self.fleet(|fleet| fleet.is_up(index)) && self.connection(index) == Some(connection) {
+                self.on_node_lost(index, error);
+            }
         }
-        match (job, end) {
-            (Job::ReachAgent(index), End::Node(Ok(node))) => {
-                let connection = node.agent.connection;
-                self.shared.on_agent_back(&node);
-                self.shared.emit(PoolEvent::NodeReconnected { node: index });
-                self.set(*node);
-                self.decide(|fleet| fleet.on_agent_reached(index));
-                self.on_agent_gone(index, connection);
-            }
-            (Job::Replace(index), End::Node(Ok(node))) => {
-                let connection = node.agent.connection;
-                self.shared.set_node(&node);
-                self.set(*node);
-                self.fresh.entry(index).or_insert(Fresh::Replaced);
-                self.decide(|fleet| fleet.on_replaced(index));
-                self.on_agent_gone(index, connection);
-            }
-            (Job::ReachAgent(index) | Job::Replace(index), End::Node(Err(error))) => self.on_node_lost(index, error),
-            (Job::Start(workers), End::Started(Ok(()))) => self.report_fresh(workers),
-            (Job::Start(workers), End::Started(Err(NotStarted { node: failed, error }))) => {
-                tracing::warn!(pool = %self.shared.pool, error = error.summary(), "workers could not be restarted");
-                let silent = repair::silent(self.nodes_of(workers));
-                self.jobs.begin(Job::Examine(workers), async move { End::Examined(silent.await, failed, error) });
-            }
-            (Job::Examine(workers), End::Examined(silent, failed, error)) => {
-                for (index, connection, error) in silent {
-                    // An agent that is away is being reconnected already, and may be connected by
-                    // now.
-                    if self.fleet(|fleet| fleet.is_up(index)) && self.connection(index) == Some(connection) {
-                        self.on_node_lost(index, error);
-                    }
-                }
-                if self.fleet(|fleet| fleet.are_up(workers)) {
-                    let rank = match workers {
-                        Workers::One(rank) => rank,
-                        Workers::World => self.layout().ranks_of(failed).next().unwrap_or(Rank(0)),
-                    };
-                    self.shared.act(|state, _| state.scheduler.on_start_failed(rank, &error));
-                } else {
-                    self.decide(|fleet| fleet.on_workers_lost(workers));
-                }
-            }
-            (Job::Add(machine), End::Added(Ok(node))) => self.on_add_ready(machine, *node),
-            (Job::Add(machine), End::Added(Err(error))) => self.on_add_failed(machine, error),
-            (Job::Stop(index), End::Stopped(stopped)) => self.on_stopped(index, stopped),
-            (Job::Remind, End::Reminded) => {}
-            (Job::Watch, End::Watched(reports)) => self.on_watched(reports),
-            (Job::Dismiss(machine), End::Dismissed(dismissed)) => self.on_dismissed(machine, dismissed),
-            (Job::StopWorld, End::Stopped(Err(error))) => {
-                // The workers are stopped again before they are started.
-                tracing::warn!(pool = %self.shared.pool, error = error.summary(), "the workers of a world that has ended could not be stopped");
-            }
-            (Job::ReachWorker(rank), End::Reached(Err(error))) => {
-                self.on_node_lost(self.layout().node(rank), error);
-            }
-            _ => {}
+        if self.fleet(|fleet| fleet.are_up(workers)) {
+            let rank = match workers {
+                Workers::One(rank) => rank,
+                Workers::World => self.layout().ranks_of(failed).next().unwrap_or(Rank(0)),
+            };
+            self.shared.act(|state, _| state.scheduler.on_start_failed(rank, error));
+        } else {
+            self.decide(|fleet| fleet.on_workers_lost(workers));
         }
     }
 
@@ -266,6 +241,7 @@ impl Serving {
         let cause = error.summary();
         tracing::warn!(pool = %self.shared.pool, node = index.0, error = cause, "a node is lost");
         if let Some(lost) = self.nodes.remove(&index) {
+            lost.agent.leave_place();
             self.notices(|notices| notices.forget(&lost.machine.id));
             if error.exit() == Some(&WorkerExit::Preempted) {
                 self.recipe.purchases.on_preempted(&lost.machine.offer);
@@ -273,8 +249,8 @@ impl Serving {
         }
         self.decide(|fleet| fleet.on_node_lost(index, cause));
         self.shared.emit(PoolEvent::NodeLost { node: index, error: error.clone() });
-        self.shared.on_node_lost(index, &error);
-        self.decide(|fleet| fleet.on_lost(index));
+        let stays = self.shared.on_node_lost(index, &error);
+        self.decide(|fleet| fleet.on_lost(index, stays));
     }
 
     /// Reports nodes that have joined or were replaced, once all of their workers take tasks.

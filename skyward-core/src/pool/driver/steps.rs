@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::serving::{End, Serving};
+use super::serving::Serving;
 use crate::ids::{MachineNumber, NodeIndex};
 use crate::pool::fleet::Fleet;
-use crate::pool::fleet::step::{Job, Step, Workers};
+use crate::pool::fleet::step::{Job, Repair, Step, Workers};
 use crate::pool::node::purchase::Patience;
 use crate::pool::node::repair;
 
@@ -32,7 +32,7 @@ impl Serving {
 
     fn carry_out(&mut self, step: Step) {
         match step {
-            Step::Begin(job) => self.begin(job),
+            Step::Begin(repair) => self.begin(repair),
             Step::End(job) => self.jobs.end(job),
             Step::Launch { machine } => self.make_ready(None, machine),
             Step::Forget { node, machine } => self.forget(node, machine),
@@ -48,8 +48,6 @@ impl Serving {
             Step::Succeed { node, machine } => self.make_ready(Some(node), machine),
             Step::Vacate { node } => self.vacate(node),
             Step::Take { node, machine, left } => self.take((node, machine, left)),
-            Step::Revive { node } => self.revive(node),
-            Step::Replace { node } => self.replace(node),
             Step::Reshape { stay, left, join, taken } => self.reshape(stay, left, join, taken),
         }
     }
@@ -62,52 +60,49 @@ impl Serving {
         let (recipe, cleanup, shared) = (Arc::clone(&self.recipe), self.cleanup.clone(), Arc::clone(&self.shared));
         let layout = self.layout();
         let make = repair::make(recipe, cleanup, shared, launch, layout, Patience::Fail, place);
-        self.jobs.begin(Job::Add(machine), async move { End::Added(make.await.map(Box::new)) });
+        self.jobs.begin(Job::Add(machine), make, move |serving, made| serving.on_added(machine, made));
     }
 
-    fn begin(&mut self, job: Job) {
+    fn begin(&mut self, repair: Repair) {
         let (shared, world) = (Arc::clone(&self.shared), Arc::clone(&self.world));
-        let layout = world.cluster.layout();
-        match job {
-            Job::ReachAgent(index) => {
+        let (job, layout) = (Job::Repair(repair), world.cluster.layout());
+        match repair {
+            Repair::ReachAgent(index) => {
                 let Some(node) = self.node(index) else { return };
                 let cause = node.agent.gone().cloned();
                 let reach = repair::reach_agent(self.recipe.provider.clone(), shared, node, layout);
-                self.jobs.begin(job, async move {
+                self.jobs.begin(job, reach, move |serving, reached| {
                     // Why the connection ended says more than that there is no connection. But why
                     // reconnecting failed distinguishes an agent that is gone from a machine that
                     // cannot be reached.
-                    End::Node(reach.await.map(Box::new).map_err(|error| match cause {
+                    let reached = reached.map_err(|error| match cause {
                         Some(cause) => repair::not_reached(cause, error),
                         None => error,
-                    }))
+                    });
+                    serving.on_agent_reached(index, reached);
                 });
             }
-            Job::Replace(index) => {
+            Repair::Replace(index) => {
                 let Some(machine) = self.fleet(|fleet| fleet.machine(index)) else { return };
                 let launch = self.recipe.purchases.launch(index, machine);
                 let (recipe, cleanup) = (Arc::clone(&self.recipe), self.cleanup.clone());
                 let replace = repair::replace(recipe, cleanup, shared, launch, layout);
-                self.jobs.begin(job, async move { End::Node(replace.await.map(Box::new)) });
+                self.jobs.begin(job, replace, move |serving, replaced| serving.on_replaced(index, replaced));
             }
-            Job::StopWorld => {
+            Repair::StopWorld => {
                 let nodes = self.nodes_of(Workers::World);
-                self.jobs
-                    .begin(job, async move { End::Stopped(repair::stop(&shared, &nodes, layout.all_workers()).await) });
+                let stop = async move { repair::stop(&shared, &nodes, layout.all_workers()).await };
+                self.jobs.begin(job, stop, |serving, stopped| {
+                    if let Err(error) = stopped {
+                        // The workers are stopped again before they are started.
+                        tracing::warn!(pool = %serving.shared.pool, error = error.summary(), "the workers of a world that has ended could not be stopped");
+                    }
+                });
             }
-            Job::Start(workers) => {
+            Repair::Start(workers) => {
                 let start = repair::start(world, shared, self.nodes_of(workers), workers);
-                self.jobs.begin(job, async move { End::Started(start.await) });
+                self.jobs.begin(job, start, move |serving, started| serving.on_started(workers, started));
             }
-            // These jobs are begun where their data is.
-            Job::Examine(_)
-            | Job::ReachWorker(_)
-            | Job::ReachCaller(_)
-            | Job::Add(_)
-            | Job::Stop(_)
-            | Job::Dismiss(_)
-            | Job::Watch
-            | Job::Remind => {}
         }
     }
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::serving::{End, Serving};
+use super::serving::Serving;
 use crate::error::Result;
 use crate::event::{DrainReason, PoolEvent};
 use crate::ids::{MachineId, NodeIndex};
 use crate::pool::fleet::notices::{Notice, Notices};
-use crate::pool::fleet::step::{Job, Taken, Workers};
+use crate::pool::fleet::step::{Job, Taken};
 use crate::provider::{Checked, MachineReport, Provider, Reason};
 
 impl Serving {
@@ -27,11 +27,11 @@ impl Serving {
             return;
         }
         let machines: Vec<MachineId> = self.nodes.values().map(|node| node.machine.id.clone()).collect();
-        self.jobs.begin(Job::Watch, async move { End::Watched(look(provider, machines).await) });
+        self.jobs.begin(Job::Watch, look(provider, machines), Self::on_watched);
     }
 
     /// Handles the provider's reports on the machines.
-    pub(crate) fn on_watched(&mut self, reports: Result<Vec<(MachineId, MachineReport)>>) {
+    fn on_watched(&mut self, reports: Result<Vec<(MachineId, MachineReport)>>) {
         match reports {
             Ok(reports) => reports.into_iter().for_each(|(machine, report)| self.on_report(&machine, &report)),
             // Nothing is concluded from a provider that cannot be queried.
@@ -127,10 +127,7 @@ impl Serving {
         }
         self.shared.on_ending(machine);
         let shared = Arc::clone(&self.shared);
-        self.jobs.begin(Job::Remind, async move {
-            shared.remind().await;
-            End::Reminded
-        });
+        self.jobs.begin(Job::Remind, shared.remind(), |_, ()| {});
         self.decide(|fleet| fleet.on_ending(node));
     }
 
@@ -144,7 +141,7 @@ impl Serving {
         }
         // A node that was lost while it was draining has no replacement yet.
         if !self.fleet(|fleet| fleet.has_successor(node)) {
-            self.replace(node);
+            self.decide(|fleet| fleet.replace(node));
         }
     }
 
@@ -153,14 +150,6 @@ impl Serving {
     pub(crate) fn on_unheired(&mut self, node: NodeIndex) {
         if let Some(machine) = self.node(node).map(|node| node.machine.id.clone()) {
             self.notices(|notices| notices.again(&machine, (Instant::now() + AGAIN).into_std()));
-        }
-    }
-
-    /// Restarts the workers of a node whose place is not taken after all.
-    pub(crate) fn revive(&mut self, node: NodeIndex) {
-        self.jobs.end(Job::Stop(node));
-        for rank in self.layout().ranks_of(node) {
-            self.decide(|fleet| fleet.on_workers_lost(Workers::One(rank)));
         }
     }
 
@@ -196,11 +185,6 @@ impl Serving {
         {
             self.notices(|notices| notices.add(&there.machine.id, notice, Instant::now().into_std()));
         }
-    }
-
-    /// Replaces a lost node that has no successor.
-    pub(crate) fn replace(&mut self, node: NodeIndex) {
-        self.decide(|fleet| fleet.on_replace(node));
     }
 
     fn node_on(&self, machine: &MachineId) -> Option<NodeIndex> {

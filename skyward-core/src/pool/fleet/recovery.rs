@@ -4,7 +4,7 @@
 //! is started as a whole, when all nodes are up.
 
 use super::Fleet;
-use super::step::{Job, Step, Workers};
+use super::step::{Job, Repair, Step, Workers};
 use super::table::Health;
 use crate::ids::{NodeIndex, Rank};
 
@@ -57,7 +57,7 @@ impl Fleet {
             return Vec::new();
         }
         self.table.set_health(node, Health::Away);
-        vec![Step::Begin(Job::ReachAgent(node))]
+        vec![Step::Begin(Repair::ReachAgent(node))]
     }
 
     /// The agent is connected again.
@@ -67,13 +67,12 @@ impl Fleet {
         if self.joined && !self.due.is_empty() {
             // The world has ended and waits for other nodes. The request to stop its workers may be
             // lost with the old connection.
-            return vec![Step::Begin(Job::StopWorld)];
+            return vec![Step::Begin(Repair::StopWorld)];
         }
         steps
     }
 
-    /// A node's machine is given up, for this cause. The node gets another machine by
-    /// [`on_replace`](Self::on_replace).
+    /// A node's machine is given up, for this cause. [`on_lost`](Self::on_lost) follows.
     pub(crate) fn on_node_lost(&mut self, node: NodeIndex, cause: String) -> Vec<Step> {
         if self.table.health(node) == Some(&Health::Gone) {
             return Vec::new();
@@ -81,9 +80,9 @@ impl Fleet {
         self.table.set_health(node, Health::Lost(cause));
         let mut steps = self.give_up(node);
         if self.joined {
-            steps.extend([Job::Start(Workers::World), Job::Examine(Workers::World)].map(Step::End));
+            steps.extend([Job::Repair(Repair::Start(Workers::World)), Job::Examine(Workers::World)].map(Step::End));
             // Without this worker the others would wait for it in vain until it is replaced.
-            steps.push(Step::Begin(Job::StopWorld));
+            steps.push(Step::Begin(Repair::StopWorld));
             self.all_due();
         } else {
             self.due.extend(self.ranks_of(node));
@@ -91,12 +90,22 @@ impl Fleet {
         steps
     }
 
-    /// A lost node needs another machine.
-    pub(crate) fn on_replace(&mut self, node: NodeIndex) -> Vec<Step> {
+    /// No successor takes the place of a node: if it is lost, it gets another machine.
+    pub(crate) fn replace(&mut self, node: NodeIndex) -> Vec<Step> {
         match self.table.health(node) {
-            Some(Health::Lost(_)) => vec![Step::Begin(Job::Replace(node))],
+            Some(Health::Lost(_)) => vec![Step::Begin(Repair::Replace(node))],
             _ => Vec::new(),
         }
+    }
+
+    /// No successor takes the place of a node after all: its workers, which were being stopped, are
+    /// restarted.
+    pub(super) fn revive(&mut self, node: NodeIndex) -> Vec<Step> {
+        let mut steps = vec![Step::End(Job::Stop(node))];
+        for rank in self.ranks_of(node) {
+            steps.extend(self.on_workers_lost(Workers::One(rank)));
+        }
+        steps
     }
 
     /// A node has another machine, and its agent is connected.
@@ -140,7 +149,7 @@ impl Fleet {
     pub(crate) fn on_reshaped(&mut self, stay: u32, left: u32, taken: &[NodeIndex]) -> Vec<Step> {
         let gone = (stay..stay + left).map(NodeIndex);
         let mut steps: Vec<Step> = gone.flat_map(|node| self.on_retired(node)).collect();
-        steps.extend([Job::Start(Workers::World), Job::Examine(Workers::World)].map(Step::End));
+        steps.extend([Job::Repair(Repair::Start(Workers::World)), Job::Examine(Workers::World)].map(Step::End));
         for node in taken {
             steps.extend(self.give_up(*node));
             self.table.set_health(*node, Health::Up);
@@ -155,13 +164,12 @@ impl Fleet {
 
     /// Gives up the jobs under way for a node.
     fn give_up(&self, node: NodeIndex) -> Vec<Step> {
-        let mut steps =
-            vec![Step::End(Job::ReachAgent(node)), Step::End(Job::Replace(node)), Step::End(Job::Stop(node))];
+        let mut jobs = vec![Job::Repair(Repair::ReachAgent(node)), Job::Repair(Repair::Replace(node)), Job::Stop(node)];
         for rank in self.ranks_of(node) {
             let one = Workers::One(rank);
-            steps.extend([Job::ReachWorker(rank), Job::Start(one), Job::Examine(one)].map(Step::End));
+            jobs.extend([Job::ReachWorker(rank), Job::Repair(Repair::Start(one)), Job::Examine(one)]);
         }
-        steps
+        jobs.into_iter().map(Step::End).collect()
     }
 
     /// Starts the workers that are due and whose nodes are up.
@@ -170,14 +178,14 @@ impl Fleet {
             if self.due.is_empty() || !self.are_up(Workers::World) {
                 return Vec::new();
             }
-            let mut steps = vec![Step::End(Job::StopWorld)];
+            let mut steps = vec![Step::End(Job::Repair(Repair::StopWorld))];
             steps.extend(std::mem::take(&mut self.due).into_iter().map(|rank| Step::End(Job::ReachWorker(rank))));
-            steps.push(Step::Begin(Job::Start(Workers::World)));
+            steps.push(Step::Begin(Repair::Start(Workers::World)));
             return steps;
         }
         let due: Vec<Rank> = self.due.iter().copied().filter(|rank| self.is_up(self.node_of(*rank))).collect();
         self.due.retain(|rank| !due.contains(rank));
-        let start = |rank| [Step::End(Job::ReachWorker(rank)), Step::Begin(Job::Start(Workers::One(rank)))];
+        let start = |rank| [Step::End(Job::ReachWorker(rank)), Step::Begin(Repair::Start(Workers::One(rank)))];
         due.into_iter().flat_map(start).collect()
     }
 
@@ -201,7 +209,7 @@ mod tests {
         Fleet::new(joined, layout, nodes, (0..nodes).map(MachineNumber).collect(), std::iter::empty())
     }
 
-    fn begun(steps: &[Step]) -> Vec<Job> {
+    fn begun(steps: &[Step]) -> Vec<Repair> {
         let begin = |step: &Step| match step {
             Step::Begin(job) => Some(*job),
             _ => None,
@@ -209,11 +217,11 @@ mod tests {
         steps.iter().filter_map(begin).collect()
     }
 
-    fn one(rank: u32) -> Job {
-        Job::Start(Workers::One(Rank(rank)))
+    fn one(rank: u32) -> Repair {
+        Repair::Start(Workers::One(Rank(rank)))
     }
 
-    const WORLD: Job = Job::Start(Workers::World);
+    const WORLD: Repair = Repair::Start(Workers::World);
 
     fn cause() -> String {
         "the machine is gone".to_owned()
@@ -223,7 +231,7 @@ mod tests {
     fn a_worker_is_restarted_while_another_node_is_replaced() {
         let mut pool = self::pool(2, Layout::new(2), false);
         assert_eq!(begun(&pool.on_node_lost(NodeIndex(1), cause())), []);
-        assert_eq!(begun(&pool.on_replace(NodeIndex(1))), [Job::Replace(NodeIndex(1))]);
+        assert_eq!(begun(&pool.replace(NodeIndex(1))), [Repair::Replace(NodeIndex(1))]);
         let steps = pool.on_workers_lost(Workers::One(Rank(0)));
         assert_eq!(steps[0], Step::End(Job::ReachWorker(Rank(0))), "the lost worker is not looked for any more");
         assert_eq!(begun(&steps), [one(0)]);
@@ -236,13 +244,13 @@ mod tests {
     fn a_world_is_stopped_when_a_node_is_lost_and_started_when_all_are_up() {
         let mut pool = self::pool(3, Layout::new(1), true);
         let steps = pool.on_node_lost(NodeIndex(0), cause());
-        assert!(steps.contains(&Step::End(WORLD)));
-        assert_eq!(begun(&steps), [Job::StopWorld]);
-        pool.on_replace(NodeIndex(0));
-        assert_eq!(begun(&pool.on_node_lost(NodeIndex(2), cause())), [Job::StopWorld]);
-        assert_eq!(begun(&pool.on_agent_away(NodeIndex(1))), [Job::ReachAgent(NodeIndex(1))]);
-        assert_eq!(begun(&pool.on_agent_reached(NodeIndex(1))), [Job::StopWorld], "the first request may be lost");
-        pool.on_replace(NodeIndex(2));
+        assert!(steps.contains(&Step::End(Job::Repair(WORLD))));
+        assert_eq!(begun(&steps), [Repair::StopWorld]);
+        pool.replace(NodeIndex(0));
+        assert_eq!(begun(&pool.on_node_lost(NodeIndex(2), cause())), [Repair::StopWorld]);
+        assert_eq!(begun(&pool.on_agent_away(NodeIndex(1))), [Repair::ReachAgent(NodeIndex(1))]);
+        assert_eq!(begun(&pool.on_agent_reached(NodeIndex(1))), [Repair::StopWorld], "the first request may be lost");
+        pool.replace(NodeIndex(2));
         assert_eq!(begun(&pool.on_replaced(NodeIndex(2))), []);
         assert_eq!(begun(&pool.on_workers_lost(Workers::World)), []);
         assert_eq!(begun(&pool.on_replaced(NodeIndex(0))), [WORLD]);
@@ -267,7 +275,7 @@ mod tests {
     #[test]
     fn an_agent_that_is_away_delays_only_its_own_workers() {
         let mut pool = self::pool(2, Layout::new(1), false);
-        assert_eq!(begun(&pool.on_agent_away(NodeIndex(0))), [Job::ReachAgent(NodeIndex(0))]);
+        assert_eq!(begun(&pool.on_agent_away(NodeIndex(0))), [Repair::ReachAgent(NodeIndex(0))]);
         assert_eq!(pool.on_agent_away(NodeIndex(0)), [], "the job is begun once");
         assert_eq!(begun(&pool.on_workers_lost(Workers::One(Rank(0)))), []);
         assert_eq!(begun(&pool.on_workers_lost(Workers::One(Rank(1)))), [one(1)]);
@@ -279,12 +287,13 @@ mod tests {
         let mut pool = self::pool(1, Layout::new(1), false);
         pool.on_agent_away(NodeIndex(0));
         let steps = pool.on_node_lost(NodeIndex(0), cause());
-        for job in [Job::ReachAgent(NodeIndex(0)), one(0), Job::ReachWorker(Rank(0)), Job::Replace(NodeIndex(0))] {
+        let repairs = [Repair::ReachAgent(NodeIndex(0)), one(0), Repair::Replace(NodeIndex(0))].map(Job::Repair);
+        for job in repairs.into_iter().chain([Job::ReachWorker(Rank(0))]) {
             assert!(steps.contains(&Step::End(job)), "{job:?}");
         }
         assert_eq!(pool.on_agent_away(NodeIndex(0)), []);
-        pool.on_replace(NodeIndex(0));
+        pool.replace(NodeIndex(0));
         pool.on_replaced(NodeIndex(0));
-        assert_eq!(pool.on_replace(NodeIndex(0)), [], "the node is not lost any more");
+        assert_eq!(pool.replace(NodeIndex(0)), [], "the node is not lost any more");
     }
 }

@@ -10,7 +10,7 @@ use crate::ids::{MachineNumber, NodeIndex, Rank};
 /// the provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
-    Begin(Job),
+    Begin(Repair),
     /// Give the job up.
     End(Job),
     /// Make a further machine ready. [`Fleet::on_ready`](super::Fleet::on_ready) or
@@ -78,14 +78,6 @@ pub(crate) enum Step {
         machine: MachineNumber,
         left: MachineNumber,
     },
-    /// No successor takes the place after all: restart the workers that were being stopped.
-    Revive {
-        node: NodeIndex,
-    },
-    /// No successor takes the place of a lost node: make another machine ready.
-    Replace {
-        node: NodeIndex,
-    },
     /// The world is idle: the first `stay` nodes stay, the machines in `join` become the nodes
     /// after them, and the nodes in `taken` get another machine.
     Reshape {
@@ -102,13 +94,7 @@ pub(crate) type Taken = (NodeIndex, MachineNumber, MachineNumber);
 /// A job that takes time. A job never runs twice at once: a later start replaces an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Job {
-    /// Reconnect to a node's agent.
-    ReachAgent(NodeIndex),
-    /// End what is left of a node's machine, and make another one ready.
-    Replace(NodeIndex),
-    /// End all workers of a world.
-    StopWorld,
-    Start(Workers),
+    Repair(Repair),
     /// A start has failed: find out whether the node is the reason.
     Examine(Workers),
     /// Reconnect to a worker.
@@ -125,6 +111,18 @@ pub(crate) enum Job {
     Watch,
     /// Make workers check whether their machines will end.
     Remind,
+}
+
+/// A job that the fleet begins, because nodes or workers were lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Repair {
+    /// Reconnect to a node's agent.
+    ReachAgent(NodeIndex),
+    /// End what is left of a node's machine, and make another one ready.
+    Replace(NodeIndex),
+    /// End all workers of a world.
+    StopWorld,
+    Start(Workers),
 }
 
 /// Workers that are started together.

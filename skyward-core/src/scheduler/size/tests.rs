@@ -58,8 +58,7 @@ fn a_node_lost_while_draining_is_not_replaced_and_its_own_tasks_fail() {
     let running = story.submit(Target::Rank(Rank(1)));
     let own = story.submit(Target::Rank(Rank(1)));
     leave(&mut story, 1);
-    story.node_lost(1);
-    assert!(drained(&story, 1) && !story.has(|action| matches!(action, Action::ReplaceNode { .. })));
+    assert!(!story.loses_and_replaces(1) && drained(&story, 1));
     for task in [running, own] {
         assert_eq!(story.finished[&task].as_ref().unwrap_err().kind(), ErrorKind::NodeLost);
     }

@@ -25,11 +25,10 @@ fn tasks_of_a_lost_node_run_again_and_the_other_nodes_go_on() {
     let kept: Vec<_> = [0, 1].map(|rank| story.submit(Target::Rank(Rank(rank)))).into();
     let never = TaskOptions { retry: Some(RetryPolicy::never()), ..TaskOptions::default() };
     let (fails, again) = (story.submit_with(Target::Rank(Rank(2)), never), story.submit(Target::Rank(Rank(3))));
-    story.node_lost(1);
+    assert!(story.loses_and_replaces(1));
     let error = story.finished[&fails].as_ref().unwrap_err();
     assert_eq!((error.kind(), error.exit()), (ErrorKind::NodeLost, Some(&WorkerExit::AgentGone)));
     assert!(story.has(|action| matches!(action, Action::Retried { task, .. } if *task == again)));
-    assert!(story.has(|action| matches!(action, Action::ReplaceNode { node: NodeIndex(1) })));
     assert!(!story.has(|action| matches!(action, Action::RestartWorker { .. } | Action::RestartWorld { .. })));
     assert_eq!((story.running(0), story.running(1), story.running(3)), (Some(kept[0]), Some(kept[1]), None));
     story.ready();
@@ -69,20 +68,18 @@ fn repeated_losses_of_a_node_end_the_pool_unless_it_was_sound_or_a_task_returned
     lose(&mut story, policy::MAX_BARREN_REPLACEMENTS);
     assert!(story.scheduler.failure().is_none());
     let waits = story.submit(Target::Rank(Rank(1)));
-    story.node_lost(1);
+    assert!(!story.loses_and_replaces(1));
     let error = story.scheduler.failure().unwrap().clone();
     assert_eq!(error.kind(), ErrorKind::NodeLost);
     assert!(error.message().contains("4 times in a row") && error.summary().contains("the agent ended"), "{error}");
     assert_eq!(story.outcome(waits), Some(Err(ErrorKind::NodeLost)));
-    assert!(!story.has(|action| matches!(action, Action::ReplaceNode { .. })));
 }
 
 #[test]
 fn a_node_that_was_never_ready_counts_as_lost_again() {
     let mut story = Story::new(1, 1, false);
     for _ in 0..policy::MAX_BARREN_REPLACEMENTS {
-        story.node_lost(0);
-        assert!(story.has(|action| matches!(action, Action::ReplaceNode { .. })));
+        assert!(story.loses_and_replaces(0));
         story.now += policy::SOUND;
     }
     story.node_lost(0);

@@ -45,12 +45,17 @@ impl Fleet {
     }
 
     /// A node is lost. If a successor is already being made ready, it takes the place as soon as it
-    /// is ready.
-    pub(crate) fn on_lost(&mut self, node: NodeIndex) -> Vec<Step> {
+    /// is ready. Otherwise the node gets another machine, unless it leaves (`stays`).
+    pub(crate) fn on_lost(&mut self, node: NodeIndex, stays: bool) -> Vec<Step> {
         self.unheired.remove(&node);
-        let Some(successor) = self.successors.get_mut(&node) else { return Vec::new() };
-        successor.place = Legacy::Lost;
-        self.hand_over(node)
+        match self.successors.get_mut(&node) {
+            Some(successor) => {
+                successor.place = Legacy::Lost;
+                self.hand_over(node)
+            }
+            None if stays => self.replace(node),
+            None => Vec::new(),
+        }
     }
 
     /// The node whose place the machine will take, if it is a successor.
@@ -109,11 +114,12 @@ impl Fleet {
         *failures += 1;
         let given_up = *failures >= MAX_FAILURES;
         match successor.place {
-            Legacy::Lost => steps.push(Step::Replace { node }),
+            Legacy::Lost => steps.extend(self.replace(node)),
             // The node takes tasks again until another successor is tried.
             Legacy::Draining | Legacy::Drained if given_up => steps.push(Step::Uncordon { node }),
             Legacy::Stopping | Legacy::Stopped if given_up => {
-                steps.extend([Step::Revive { node }, Step::Uncordon { node }]);
+                steps.extend(self.revive(node));
+                steps.push(Step::Uncordon { node });
             }
             place => steps.push(self.succeed(node, place)),
         }
@@ -130,8 +136,8 @@ impl Fleet {
             // Tasks that were submitted for the node by name must still run.
             match successor.place {
                 Legacy::Draining | Legacy::Drained => {}
-                Legacy::Stopping | Legacy::Stopped => steps.push(Step::Revive { node }),
-                Legacy::Lost => steps.push(Step::Replace { node }),
+                Legacy::Stopping | Legacy::Stopped => steps.extend(self.revive(node)),
+                Legacy::Lost => steps.extend(self.replace(node)),
             }
         }
         steps

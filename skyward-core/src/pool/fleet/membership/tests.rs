@@ -1,7 +1,9 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::ids::Rank;
 use crate::layout::Layout;
+use crate::pool::fleet::step::{Job, Repair, Workers};
 
 fn machines(numbers: &[u32]) -> Vec<MachineNumber> {
     numbers.iter().copied().map(MachineNumber).collect()
@@ -149,6 +151,12 @@ fn succeed(node: u32, machine: u32) -> Step {
     Step::Succeed { node: NodeIndex(node), machine: MachineNumber(machine) }
 }
 
+/// A node that stays is lost while a successor is made ready for it.
+fn lose(pool: &mut Fleet, node: NodeIndex) {
+    pool.on_node_lost(node, "the machine is gone".to_owned());
+    assert_eq!(pool.on_lost(node, true), []);
+}
+
 fn take(node: u32, machine: u32, left: u32) -> Step {
     Step::Take { node: NodeIndex(node), machine: MachineNumber(machine), left: MachineNumber(left) }
 }
@@ -169,7 +177,7 @@ fn a_node_whose_machine_will_end_drains_while_its_successor_is_made_ready() {
     assert!(pool.is_settled());
     // The next time, the node is lost before it has finished its work.
     assert_eq!(pool.on_ending(first)[1], succeed(0, 0));
-    assert_eq!(pool.on_lost(first), []);
+    assert_eq!(pool.on_lost(first, true), []);
     assert_eq!(pool.on_ready(MachineNumber(0)), [take(0, 0, 2)]);
 }
 
@@ -182,8 +190,8 @@ fn after_three_failed_successors_the_node_takes_tasks_again() {
     assert_eq!(pool.on_failed(MachineNumber(3)), [forget_successor(0, 3), Step::Uncordon { node: first }]);
     assert!(!pool.has_successor(first));
     assert_eq!(pool.on_ending(first)[1], succeed(0, 4), "a new notice tries again");
-    pool.on_lost(first);
-    assert_eq!(pool.on_failed(MachineNumber(4)), [forget_successor(0, 4), Step::Replace { node: first }]);
+    lose(&mut pool, first);
+    assert_eq!(pool.on_failed(MachineNumber(4)), [forget_successor(0, 4), Step::Begin(Repair::Replace(first))]);
 }
 
 #[test]
@@ -245,16 +253,20 @@ fn a_node_that_leaves_has_no_successor() {
     assert_eq!(pool.on_ending(last), []);
     // Tasks that were submitted for the node by name run on another machine in its place, or on the
     // workers that were being stopped.
-    for (lost, step) in [(true, Step::Replace { node: last }), (false, Step::Revive { node: last })] {
+    let workers = Workers::One(Rank(1));
+    let revived = [Step::End(Job::Stop(last)), Step::End(Job::ReachWorker(Rank(1)))];
+    let revived = revived.into_iter().chain([Step::Begin(Repair::Start(workers))]);
+    for (lost, follow) in [(true, vec![Step::Begin(Repair::Replace(last))]), (false, revived.collect())] {
         let mut pool = super::tests::pool(false, 2);
         pool.on_ending(last);
         if lost {
-            pool.on_lost(last);
+            lose(&mut pool, last);
         } else {
             pool.on_ready(MachineNumber(2));
             pool.on_drained(last);
         }
-        assert_eq!(pool.set_target(1), [leave(1), forget_successor(1, 2), step]);
+        let steps = [leave(1), forget_successor(1, 2)].into_iter().chain(follow);
+        assert_eq!(pool.set_target(1), steps.collect::<Vec<_>>());
     }
 }
 
@@ -296,7 +308,7 @@ impl History {
             0 | 1 => self.pool.set_target(self.draw.below(6) as u32),
             2 => self.pool.on_ending(node),
             3 => {
-                let steps = self.pool.on_lost(node);
+                let steps = self.pool.on_lost(node, true);
                 // A lost node has no workers to stop.
                 self.open.retain(|step| *step != Step::Vacate { node } || !steps.is_empty());
                 steps
@@ -336,8 +348,6 @@ impl History {
             | Step::End(_)
             | Step::Hold
             | Step::Join { .. }
-            | Step::Replace { .. }
-            | Step::Revive { .. }
             | Step::Uncordon { .. }
             | Step::Stay { .. }
             | Step::Release => Vec::new(),
