@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use self::machine::Fake;
 use super::fake_worker::{FakeNode, Fate, Witness, lock};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{MachineId, MachineNumber, OfferId, PoolId};
+use crate::ids::{LaunchId, MachineId, MachineNumber, OfferId, PoolId};
 use crate::provider::{LaunchBatch, LaunchRequest, Machine, Place, PoolRequest, Reason};
 
 pub use self::script::{Arrival, Death, Forewarning, Script, Turn};
@@ -38,6 +38,8 @@ struct State {
     /// The machines of each node, in the order of their launches.
     of_node: BTreeMap<MachineNumber, Vec<MachineId>>,
     calls: BTreeMap<(&'static str, u32), u32>,
+    /// The last launch of each machine number.
+    asked: BTreeMap<MachineNumber, LaunchId>,
     /// The offers that were tried, in order.
     tried: Vec<OfferId>,
     refused: usize,
@@ -142,9 +144,13 @@ impl FakeProvider {
         before.push(id.clone());
         let before = before[..before.len() - 1].to_vec();
         let number = before.len() as u32;
-        before.iter().filter_map(|id| state.machines.get(id)).for_each(|fake| fake.node.succeed());
         let fate: Arc<dyn Fate> = Arc::<dyn Script>::clone(&self.0.script);
         let node = FakeNode::new(index, fate, Arc::clone(&self.0.witness));
+        match state.asked.get(&request.number) == Some(&request.launch) {
+            true => before.iter().filter_map(|id| state.machines.get(id)).for_each(|fake| fake.node.succeed()),
+            // A machine that comes late may have been replaced already.
+            false => node.succeed(),
+        }
         let machine = Machine::of(batch, request, id.clone());
         let fake = Fake {
             machine: machine.clone(),

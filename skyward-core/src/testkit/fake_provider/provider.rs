@@ -57,6 +57,7 @@ impl Provider for FakeProvider {
                 lock(&self.0.state).refused += 1;
                 return Err(Error::refused(refusal, format!("{} is not available", batch.offer.id)));
             }
+            lock(&self.0.state).asked.insert(request.number, request.launch.clone());
             let turn = self.0.script.launch(node, self.call("launch", node));
             match turn {
                 Turn::Never => drop(self.start(batch, request)),
