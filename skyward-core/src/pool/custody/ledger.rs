@@ -4,6 +4,7 @@
 //! the pool's file for as long as it owns the pool, so a file whose lock is free has no owner any
 //! more. The kernel frees the lock when the client dies, however it dies.
 
+mod lock;
 mod open;
 mod orphan;
 mod owner;
@@ -11,7 +12,7 @@ mod parts;
 mod record;
 
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, File, TryLockError};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ pub(crate) use parts::{PartRecord, identity, part_of};
 pub(crate) use record::now;
 pub(crate) use record::{Head, Page};
 
+use self::lock::Locked;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::PoolId;
 
@@ -124,27 +126,28 @@ fn look_at(path: &Path) -> Option<Found> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => return closed(error),
     };
-    let ours = match file.try_lock() {
-        Ok(()) => true,
-        Err(TryLockError::WouldBlock) => false,
-        Err(TryLockError::Error(error)) => return closed(error),
+    let taken = match Locked::take(file) {
+        Ok(taken) => taken,
+        Err(error) => return closed(error),
     };
     // The last holder may have removed the file just before it freed the lock.
-    if ours && file.metadata().is_ok_and(|found| found.nlink() == 0) {
+    if taken.as_ref().is_ok_and(|file| file.metadata().is_ok_and(|found| found.nlink() == 0)) {
         return None;
     }
     let mut bytes = Vec::new();
-    if let Err(error) = (&file).take(LARGEST).read_to_end(&mut bytes) {
+    if let Err(error) = taken.as_deref().unwrap_or_else(|file| file).take(LARGEST).read_to_end(&mut bytes) {
         return closed(error);
     }
     let page = Page::read(&bytes);
-    // If the owner holds the lock, it may be in the middle of a line.
-    if ours && page.damaged > 0 {
-        tracing::warn!(%pool, path = %path.display(), records = page.damaged, "records of the ledger are damaged, and skipped");
-    }
-    Some(match ours {
-        true => Found::Orphan(Orphan::new(pool, path.to_owned(), file, page)),
-        false => Found::Held { pool, page },
+    Some(match taken {
+        Ok(file) => {
+            // The owner of a lock may be in the middle of a line.
+            if page.damaged > 0 {
+                tracing::warn!(%pool, path = %path.display(), records = page.damaged, "records of the ledger are damaged, and skipped");
+            }
+            Found::Orphan(Orphan::new(pool, path.to_owned(), file, page))
+        }
+        Err(_) => Found::Held { pool, page },
     })
 }
 
@@ -154,7 +157,7 @@ fn sweep(path: &Path) {
         let changed = file.metadata().and_then(|found| found.modified()).ok()?;
         SystemTime::now().duration_since(changed).ok().filter(|age| *age > ABANDONED)
     };
-    if File::open(path).is_ok_and(|file| old(&file).is_some() && file.try_lock().is_ok()) {
+    if File::open(path).is_ok_and(|file| old(&file).is_some() && matches!(Locked::take(file), Ok(Ok(_)))) {
         // If this fails, the next look tries again.
         let _ = std::fs::remove_file(path);
     }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::lock::Locked;
 use super::owner::Owner;
 use super::parts::PartRecord;
 use super::record::{Head, Intent, Record, VERSION, now};
@@ -33,7 +34,7 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Open {
     path: PathBuf,
-    pub(super) file: File,
+    pub(super) file: Locked,
     /// Whether the last record may be incomplete.
     torn: bool,
 }
@@ -153,8 +154,7 @@ impl Open {
         let file = File::options().append(true).create_new(true).mode(0o600).open(&new);
         let file = file.map_err(|error| cannot("write to", &path, error))?;
         let make = || {
-            file.lock()?;
-            let mut open = Self { path: path.clone(), file, torn: false };
+            let mut open = Self { path: path.clone(), file: Locked::wait(file)?, torn: false };
             open.append(vec![Record::Pool(head)], true)?;
             std::fs::rename(&new, &path)?;
             File::open(&ledger.folder)?.sync_all()?;
@@ -176,7 +176,7 @@ impl Open {
             record.write_line(&mut lines)?;
         }
         self.torn = true;
-        self.file.write_all(&lines)?;
+        (&*self.file).write_all(&lines)?;
         self.torn = false;
         if durable { self.file.sync_data() } else { Ok(()) }
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::cannot;
+use super::lock::Locked;
 use super::record::{Page, VERSION};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, PoolId};
@@ -15,12 +16,11 @@ pub(crate) struct Orphan {
     pub(crate) pool: PoolId,
     pub(crate) page: Page,
     path: PathBuf,
-    /// The file, which holds the lock.
-    file: File,
+    file: Locked,
 }
 
 impl Orphan {
-    pub(super) fn new(pool: PoolId, path: PathBuf, file: File, page: Page) -> Self {
+    pub(super) fn new(pool: PoolId, path: PathBuf, file: Locked, page: Page) -> Self {
         Self { pool, page, path, file }
     }
 

@@ -213,11 +213,11 @@ fn after_a_failed_write_the_next_record_is_whole() {
     let Record::Pool(first) = head(&pool, "local", None) else { unreachable!() };
     let mut open = Open::create(&scratch.0, first).unwrap();
     let full = File::options().append(true).open("/dev/full").unwrap();
-    let file = std::mem::replace(&mut open.file, full);
+    let file = std::mem::replace(&mut open.file, Locked::wait(full).unwrap());
     let error = open.append(vec![intent(&machine(&pool, 0), 1)], true).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     open.file = file;
-    io::Write::write_all(&mut open.file, b"half of a reco").unwrap();
+    io::Write::write_all(&mut &*open.file, b"half of a reco").unwrap();
     open.append(vec![intent(&machine(&pool, 1), 1)], true).unwrap();
     let page = Page::read(&std::fs::read(scratch.0.path(&pool)).unwrap());
     assert_eq!((page.intents.len(), page.damaged), (1, 1));
@@ -341,7 +341,8 @@ fn an_orphan_of_another_machine_is_ended_only_where_all_locks_are_visible() {
     // proc stands for a file system that several machines may have.
     let page = std::mem::take(&mut scratch.orphan().page);
     let file = File::open("/proc/self/stat").unwrap();
-    let error = Orphan::new(pool, "/shared/p.ledger".into(), file, page).lives_elsewhere().unwrap();
+    let error =
+        Orphan::new(pool, "/shared/p.ledger".into(), Locked::wait(file).unwrap(), page).lives_elsewhere().unwrap();
     assert_eq!(error.kind(), ErrorKind::Identity);
     assert!(
         format!("{error:#}").contains("`desk`") && error.hint().unwrap().contains("the record is kept"),
