@@ -54,15 +54,19 @@ look() (
 # Kills processes with mark $1 as soon as they are started, for a moment, and fails if there was one.
 # No look finds a process that only starts the next one and ends. The chase reads the one that was
 # started last, and stops it while it forks. It is over soon if there is none, because the processes
-# of a busy host, ends of other machines among them, are read one by one.
+# of a busy host, ends of other machines among them, are read one by one. It takes longer while the
+# host starts a process for every other look: then a look more often comes too late.
 chase() {
     chased=0
     missed=0
     hit=0
-    while [ "$chased" -lt 1000 ] && [ "$missed" -lt 15 ]; do
+    oldest=
+    while [ "$chased" -lt 1000 ]; do
+        [ "$missed" -lt 15 ] || { [ "$missed" -lt 200 ] && [ "$((youngest - oldest))" -ge "$((chased / 2))" ]; } || break
         chased=$((chased + 1))
         missed=$((missed + 1))
         read -r load load load load youngest 2>/dev/null </proc/loadavg || return "$hit"
+        oldest=${oldest:-$youngest}
         # First whose it is: what another user has in its environment may take long to read.
         key='' real='' variables=''
         while read -r key real others; do
