@@ -73,3 +73,21 @@ async fn a_deadline_before_the_list_has_settled_is_an_error_that_says_so() {
     assert!(error.message().contains("has not answered all launches"), "{error}");
     assert!(error.hint().unwrap_or_default().contains("the lease of the machines ends them"), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn further_machines_are_made_ready_while_the_first_workers_enter_their_hooks() {
+    for slow in [&["launch", "connect"][..], &["connect", "command"], &["command"]] {
+        let machines = Machines { slow, hooks: Duration::from_secs(200), ..Machines::default() };
+        let provider = FakeProvider::new(Arc::new(machines));
+        let mut limits = Limits::default();
+        // The pool starts without the second machine after half of this time.
+        limits.start = Duration::from_secs(20);
+        let began = Instant::now();
+        let pool = Pool::builder().provider(provider).nodes(Nodes::partial(1, 2)).limits(limits).start();
+        let pool = pool.await.unwrap();
+        assert!(began.elapsed() < Duration::from_secs(211), "{slow:?}: {:?}", began.elapsed());
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(pool.status().nodes.len(), 2, "{slow:?}: the second machine is ready");
+        pool.shutdown(Duration::from_secs(30)).await.unwrap();
+    }
+}

@@ -46,9 +46,23 @@ struct Machines {
     terminate_fails: bool,
     /// How long a call takes.
     takes: Duration,
+    /// What takes 15 seconds for the machine of node 1: its `launch`, `connect`, each `command`.
+    slow: &'static [&'static str],
+    /// How long the workers of node 0 take to enter their hooks.
+    hooks: Duration,
+}
+
+impl Machines {
+    fn turn(&self, what: &str, node: u32) -> Turn {
+        Turn::Works(Duration::from_secs(if node == 1 && self.slow.contains(&what) { 15 } else { 0 }))
+    }
 }
 
 impl Fate for Machines {
+    fn hooks(&self, node: u32, _: u32, _: u64) -> Option<Duration> {
+        Some(if node == 0 { self.hooks } else { Duration::ZERO })
+    }
+
     fn work(&self, args: &[u8], _: u32) -> Work {
         if args.last() == Some(&(ENDLESS as u8)) { Work::UntilKilled } else { Work::Return(self.takes) }
     }
@@ -57,7 +71,15 @@ impl Fate for Machines {
 impl Script for Machines {
     fn launch(&self, node: u32, _: u32) -> Turn {
         assert!(!self.launch_panics || node != 1, "no launch today");
-        self.late.filter(|_| node == 1).map_or(Turn::Works(Duration::ZERO), Turn::Late)
+        self.late.filter(|_| node == 1).map_or(self.turn("launch", node), Turn::Late)
+    }
+
+    fn connect(&self, node: u32, _: u32) -> Turn {
+        self.turn("connect", node)
+    }
+
+    fn command(&self, node: u32, _: u32) -> Turn {
+        self.turn("command", node)
     }
 
     fn terminate(&self, _: u32, call: u32) -> Turn {

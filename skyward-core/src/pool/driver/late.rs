@@ -1,13 +1,14 @@
 //! Machines that are still being made ready when the pool starts without them.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, MaybeDone};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -23,14 +24,33 @@ pub(crate) struct Late {
     /// queued.
     pub(crate) began: Instant,
     pub(crate) limit: Duration,
-    pub(crate) prepared: BoxFuture<'static, Result<Prepared>>,
+    pub(crate) prepared: MaybeDone<BoxFuture<'static, Result<Prepared>>>,
 }
 
 impl Future for Late {
     type Output = (Launch, Result<Prepared>);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.prepared.poll_unpin(context).map(|prepared| (self.launch, prepared))
+        let launch = self.launch;
+        let mut prepared = Pin::new(&mut self.prepared);
+        ready!(prepared.as_mut().poll(context));
+        // The output is taken once, as any future's is.
+        prepared.take_output().map_or(Poll::Pending, |prepared| Poll::Ready((launch, prepared)))
+    }
+}
+
+/// Does some work while late machines are made ready: their leases are renewed, and nothing that was
+/// asked of their provider or of them stands still.
+pub(crate) async fn beside<T>(late: &mut [Late], work: impl Future<Output = T>) -> T {
+    let making: FuturesUnordered<_> = late.iter_mut().map(|late| &mut late.prepared).collect();
+    let making = async {
+        making.for_each(|()| std::future::ready(())).await;
+        std::future::pending::<Infallible>().await
+    };
+    tokio::select! {
+        biased;
+        result = work => result,
+        never = making => match never {},
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::try_join_all;
+use futures_util::future::{maybe_done, try_join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::Instant;
 
-use super::late::Late;
+use super::late::{Late, beside};
 use crate::compute::PoolPhase;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
@@ -85,7 +85,7 @@ impl Blueprint {
             plugins: self.plugins.clone(),
             declared: self.declared.clone(),
         });
-        let Machines { prepared, late, failed } = self.prepare_nodes(shared, cleanup, &recipe).await?;
+        let Machines { prepared, mut late, failed } = self.prepare_nodes(shared, cleanup, &recipe).await?;
 
         let count = prepared.len() as u32;
         let mut cluster = self.cluster.clone();
@@ -102,20 +102,21 @@ impl Blueprint {
         }
         let connects = prepared.into_iter().zip(0..);
         let connects = connects.map(|(prepared, index)| prepared.join(shared, NodeIndex(index), layout));
-        let nodes: Vec<Arc<Node>> = try_join_all(connects).await?.into_iter().map(Arc::new).collect();
+        let nodes: Vec<Arc<Node>> =
+            beside(&mut late, try_join_all(connects)).await?.into_iter().map(Arc::new).collect();
         if !shared.is_mixed {
             check_all(nodes.iter().map(|node| (node.index, &node.environment)))?;
         }
         {
             let machines = nodes.iter().map(|node| node.machine.number).collect();
-            let late = late.iter().map(|late| late.launch.machine);
-            let coming = late.chain(failed.iter().map(|(machine, _)| *machine));
+            let coming = late.iter().map(|late| late.launch.machine);
+            let coming = coming.chain(failed.iter().map(|(machine, _)| *machine));
             let mut state = shared.lock();
             state.fleet = Fleet::new(joined, layout, self.nodes.wanted(), machines, coming);
             state.nodes = nodes.iter().map(|node| node.row()).collect();
         }
         let world = Arc::new(World { cluster, plugins: self.plugins.clone(), _guards: guards });
-        let nodes = repair::start_first(&world, &self.provider, shared, nodes).await?;
+        let nodes = beside(&mut late, repair::start_first(&world, &self.provider, shared, nodes)).await?;
         shared.enter(PoolPhase::Ready);
         let took = began.elapsed();
         shared.metrics.started(took);
@@ -149,7 +150,7 @@ impl Blueprint {
             let purchase = bought.next().map_or(Purchase::With(Patience::Fail), Purchase::Made);
             let (recipe, shared, cleanup) = (Arc::clone(recipe), Arc::clone(shared), cleanup.clone());
             let prepared = async move { recipe.prepare(&shared, &cleanup, launch, purchase).await };
-            Late { launch, began, limit, prepared: prepared.boxed() }
+            Late { launch, began, limit, prepared: maybe_done(prepared.boxed()) }
         };
         let mut pending: FuturesUnordered<Late> = launches.into_iter().map(prepare).collect();
         let mut prepared = Vec::new();
