@@ -9,6 +9,7 @@ mod custody;
 mod driver;
 mod environment;
 mod fleet;
+pub(crate) mod foreign;
 mod handle;
 mod metrics;
 mod node;

@@ -1,4 +1,5 @@
-//! Spawns tasks and blocking work on the caller's runtime, within the caller's tracing span.
+//! Spawns tasks and blocking work on the caller's runtime, within the caller's tracing span, and
+//! reports their ends.
 
 use std::future::Future;
 
@@ -18,4 +19,13 @@ where
 pub(crate) fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     let span = tracing::Span::current();
     tokio::task::spawn_blocking(move || span.in_scope(work))
+}
+
+/// Runs when it is dropped: at the end of a task, in whichever way the task ends.
+pub(crate) struct OnEnd<F: FnMut()>(pub(crate) F);
+
+impl<F: FnMut()> Drop for OnEnd<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
 }

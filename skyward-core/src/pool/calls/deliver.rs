@@ -2,7 +2,8 @@
 //! delivered after it is unlocked, in the same order, by one thread at a time.
 //!
 //! Subscribers of `tracing` and recorders of metrics are code of the user. The state is unlocked
-//! while they run, so they may take long, and may call the pool.
+//! while they run, so they may take long, and may call the pool. A panic in them costs the report
+//! alone, and no outcome.
 
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use crate::error::{Error, ErrorKind, RankStacks, silence};
 use crate::event::PoolEvent;
 use crate::ids::TaskId;
 use crate::payload::{Outcome, Source, Task};
+use crate::pool::foreign::foreign;
 
 impl Shared {
     /// Emits an event.
@@ -25,7 +27,7 @@ impl Shared {
 
     /// Delivers the waiting reports, unless another thread is delivering.
     pub(crate) fn empty_outbox(&self) {
-        self.outbox.empty(|effect| self.deliver_one(effect));
+        self.outbox.empty(|effect| foreign(|| self.deliver_one(effect)));
     }
 
     fn deliver_one(&self, effect: Effect) {
@@ -96,22 +98,25 @@ impl Shared {
     }
 
     fn deliver_outcome(&self, task: TaskId, entry: Entry, outcome: Outcome) {
-        let outcome = outcome.map_err(|error| named(error, &entry.task));
-        self.metrics.ended(&outcome);
-        if let Some(spans) = entry.spans {
-            spans.finish(&outcome);
+        let Entry { task: of, spans, reply, .. } = entry;
+        let outcome = outcome.map_err(|error| named(error, &of));
+        if let Err(error) = &outcome
+            && error.kind() == ErrorKind::Poisoned
+        {
+            self.refused().add(Content::of(&of), error.clone());
         }
-        match &outcome {
+        self.metrics.ended(&outcome);
+        if let Some(spans) = spans {
+            foreign(|| spans.finish(&outcome));
+            // A second panic while the first one unwinds would abort the process.
+            foreign(|| drop(spans));
+        }
+        foreign(|| match &outcome {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Cancelled => self.deliver_event(PoolEvent::TaskCancelled { task }),
-            Err(error) => {
-                self.deliver_event(PoolEvent::TaskFailed { task, error: error.clone() });
-                if error.kind() == ErrorKind::Poisoned {
-                    self.refused().add(Content::of(&entry.task), error.clone());
-                }
-            }
-        }
-        match entry.reply {
+            Err(error) => self.deliver_event(PoolEvent::TaskFailed { task, error: error.clone() }),
+        });
+        match reply {
             Reply::Handle(reply) => drop(reply.send(outcome)),
             // The payload has received the outcome already.
             Reply::Caller(..) => {}

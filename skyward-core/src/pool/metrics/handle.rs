@@ -3,10 +3,10 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-#[cfg(feature = "metrics")]
-pub(super) use metrics::{Counter, Gauge, Histogram};
 #[cfg(not(feature = "metrics"))]
 pub(super) use none::{Counter, Gauge, Histogram};
+#[cfg(feature = "metrics")]
+pub(super) use with::{Counter, Gauge, Histogram};
 
 use super::table::Metric;
 
@@ -51,10 +51,40 @@ use with::gauge;
 
 #[cfg(feature = "metrics")]
 mod with {
-    use metrics::{Counter, Gauge, Histogram, Key, Level, Metadata, with_recorder};
+    use metrics::{Key, Level, Metadata, with_recorder};
 
     use super::Label;
+    use crate::pool::foreign::foreign;
     use crate::pool::metrics::table::{ALL, Kind, Metric, Unit};
+
+    #[derive(Debug)]
+    pub(in super::super) struct Counter(metrics::Counter);
+    #[derive(Debug)]
+    pub(in super::super) struct Gauge(metrics::Gauge);
+    #[derive(Debug)]
+    pub(in super::super) struct Histogram(metrics::Histogram);
+
+    impl Counter {
+        pub(in super::super) fn increment(&self, by: u64) {
+            foreign(|| self.0.increment(by));
+        }
+    }
+
+    impl Gauge {
+        pub(in super::super) fn increment(&self, by: f64) {
+            foreign(|| self.0.increment(by));
+        }
+
+        pub(in super::super) fn decrement(&self, by: f64) {
+            foreign(|| self.0.decrement(by));
+        }
+    }
+
+    impl Histogram {
+        pub(in super::super) fn record(&self, value: f64) {
+            foreign(|| self.0.record(value));
+        }
+    }
 
     /// Registers the unit and the description of each metric with the recorder.
     pub(in super::super) fn describe() {
@@ -75,15 +105,15 @@ mod with {
     }
 
     pub(in super::super) fn counter(metric: &Metric, labels: &[Label<'_>]) -> Counter {
-        with_recorder(|recorder| recorder.register_counter(&key(metric, labels), &METADATA))
+        Counter(with_recorder(|recorder| recorder.register_counter(&key(metric, labels), &METADATA)))
     }
 
     pub(super) fn gauge(metric: &Metric, labels: &[Label<'_>]) -> Gauge {
-        with_recorder(|recorder| recorder.register_gauge(&key(metric, labels), &METADATA))
+        Gauge(with_recorder(|recorder| recorder.register_gauge(&key(metric, labels), &METADATA)))
     }
 
     pub(in super::super) fn histogram(metric: &Metric, labels: &[Label<'_>]) -> Histogram {
-        with_recorder(|recorder| recorder.register_histogram(&key(metric, labels), &METADATA))
+        Histogram(with_recorder(|recorder| recorder.register_histogram(&key(metric, labels), &METADATA)))
     }
 
     fn key(metric: &Metric, labels: &[Label<'_>]) -> Key {

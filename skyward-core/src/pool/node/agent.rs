@@ -274,11 +274,7 @@ impl Listener {
         };
         // The workers may have ended with the agent; answers that they sent before that count.
         self.shared.heard(self.layout.rows_of(self.node(), usize::MAX)).await;
-        // Set first: a request without an answer reads the reason here, and a driver that does not
-        // know this connection yet drops the command.
         let _ = self.gone.set(error);
-        self.requests.close();
-        self.shared.command(Command::AgentGone { node: self.node(), connection: self.connection });
     }
 
     fn on_message(&self, message: FromAgent) {
@@ -348,6 +344,16 @@ impl Listener {
 
     fn rank(&self, worker: u32) -> Rank {
         self.layout.rank(self.node(), worker)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Set first: a request without an answer reads the reason here, and a driver that does not
+        // know this connection yet drops the command. A reader that panicked has set nothing.
+        let _ = self.gone.set(Error::new(ErrorKind::Io, "the client does not read the agent's messages any more"));
+        self.requests.close();
+        self.shared.command(Command::AgentGone { node: self.node(), connection: self.connection });
     }
 }
 

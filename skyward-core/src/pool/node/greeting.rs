@@ -10,7 +10,7 @@ use crate::ids::{Generation, Rank};
 use crate::pool::calls::failure::hook_error;
 use crate::pool::calls::shared::Shared;
 use crate::pool::command::Command;
-use crate::pool::spawn::spawn;
+use crate::pool::spawn::{OnEnd, spawn};
 use crate::worker::link::{Reader, link};
 use crate::worker::message::{FromWorker, StartedWorker, ToWorker};
 use crate::worker::session;
@@ -87,10 +87,13 @@ pub(super) fn listen(shared: &Arc<Shared>, rank: Rank, generation: Generation, c
 
 /// Passes the messages of a worker to the pool until the connection ends.
 async fn read(shared: Arc<Shared>, rank: Rank, generation: Generation, (mut reader, connection): (Reader, u64)) {
+    // Also if a subscriber of `tracing` panics: a connection that nobody reads is lost.
+    let _end = OnEnd(|| {
+        shared.on_read(rank, generation, connection);
+        shared.command(Command::WorkerDisconnected { rank, generation, connection });
+    });
     let error = reader.each(|frames| shared.on_frames(rank, generation, connection, frames)).await;
     tracing::debug!(pool = %shared.pool, rank = rank.0, ?error, "the connection to the worker ended");
-    shared.on_read(rank, generation, connection);
-    shared.command(Command::WorkerDisconnected { rank, generation, connection });
 }
 
 /// The first and the longest pause between attempts to greet a worker that is being started. Each

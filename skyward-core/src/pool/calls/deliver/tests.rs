@@ -1,4 +1,4 @@
-#![expect(clippy::unwrap_used, reason = "a poisoned lock fails the test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a poisoned lock fails the test, and panics are tested")]
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -27,10 +27,17 @@ struct Asked {
     spans: AtomicU64,
     /// The calls during which the pool did not answer.
     unanswered: Mutex<Vec<String>>,
+    /// What panics.
+    panics: Mutex<&'static str>,
+    panicked: AtomicUsize,
 }
 
 impl Curious {
     fn ask(&self, what: &str) {
+        if *self.0.panics.lock().unwrap() == what {
+            self.0.panicked.fetch_add(1, Ordering::Relaxed);
+            panic!("not the pool's fault: {what}");
+        }
         let Some(pool) = self.0.pool.lock().unwrap().clone() else { return };
         if !self.0.unanswered.lock().unwrap().is_empty() {
             // One missing answer is enough, and each takes long.
@@ -180,6 +187,43 @@ fn the_pool_answers_while_subscribers_and_recorders_run() {
     assert_eq!(*curious.0.unanswered.lock().unwrap(), Vec::<String>::new());
     assert!(curious.0.answers.load(Ordering::Relaxed) > 20, "{curious:?}");
     assert_eq!(seen, ["started", "retried", "started", "finished", "started", "failed"]);
+}
+
+#[test]
+fn a_panic_in_a_subscriber_or_a_recorder_costs_no_outcome_and_no_connection() {
+    for what in ["counter", "gauge", "histogram", "record", "close", "attempt"] {
+        let curious = Curious::default();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        metrics::with_local_recorder(&curious, || {
+            let _default = tracing::subscriber::set_default(curious.clone());
+            runtime.block_on(async {
+                let pool = Pool::builder().provider(FakeProvider::new(Arc::new(RaisesOnce))).start().await.unwrap();
+                let source = Arc::new(Source::file("a.py", "def f(): pass", "f"));
+                let task = |number: u32, retry: RetryPolicy| {
+                    let args = Args::new().with("of", &number).encode().unwrap();
+                    Task::new(Arc::clone(&source), args).with_options(TaskOptions::default().retry(retry))
+                };
+                *curious.0.panics.lock().unwrap() = what;
+                for round in 0..3 {
+                    let mut handles = Vec::new();
+                    for number in 0..20 {
+                        let retry = RetryPolicy::never().raised(number % 2);
+                        let task = task(100 * round + number, retry);
+                        handles.push(pool.submit(task, Target::Any).await.unwrap());
+                    }
+                    for (number, handle) in handles.into_iter().enumerate() {
+                        let outcome = tokio::time::timeout(DEADLINE, handle.outcome()).await.unwrap();
+                        let kind = outcome.err().map(|error| error.kind());
+                        assert_eq!(kind, (number % 2 == 0).then_some(ErrorKind::Raised), "{what}, {round}: {number}");
+                    }
+                }
+                *curious.0.panics.lock().unwrap() = "";
+                assert!(curious.0.panicked.load(Ordering::Relaxed) > 0, "{what}");
+                assert!(pool.status().failure.is_none());
+                pool.shutdown(Duration::from_secs(30)).await.unwrap();
+            });
+        });
+    }
 }
 
 /// Well above the time that a thread takes to start on a busy machine.

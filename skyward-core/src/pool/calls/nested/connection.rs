@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::ids::{Generation, Rank};
 use crate::pool::calls::shared::Shared;
 use crate::pool::command::Command;
-use crate::pool::spawn::spawn;
+use crate::pool::spawn::{OnEnd, spawn};
 use crate::remote::Remote;
 use crate::worker::calls::{CallerHello, FromCaller, ToCaller};
 use crate::worker::codec::Frame;
@@ -137,6 +137,7 @@ fn check(hello: &CallerHello, pid: u32, generation: Generation, rank: Rank) -> R
 
 /// Passes the messages of a worker to the pool until the connection ends.
 pub(super) async fn read(shared: Arc<Shared>, rank: Rank, generation: Generation, mut reader: Reader, connection: u64) {
+    let _end = OnEnd(|| shared.command(Command::CallerDisconnected { rank, generation, connection }));
     let take = |frames: &mut Vec<Frame>| {
         let taken = shared.on_call_frames(rank, generation, connection, frames);
         // The worker is not to blame for connections that are cut, however often that happens.
@@ -149,7 +150,6 @@ pub(super) async fn read(shared: Arc<Shared>, rank: Rank, generation: Generation
     };
     let error = reader.each(take).await;
     tracing::debug!(pool = %shared.pool, rank = rank.0, ?error, "the connection of the worker's calls ended");
-    shared.command(Command::CallerDisconnected { rank, generation, connection });
 }
 
 /// How long a worker may take to answer.
