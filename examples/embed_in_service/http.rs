@@ -91,7 +91,8 @@ async fn health(Shared(trainings): Shared<Trainings>) -> Response<Body> {
         .collect();
     let status = if taking { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let pool = json!({
-        "id": pool.pool, "phase": format!("{:?}", pool.phase), "queued": pool.queued, "running": pool.running, "workers": workers,
+        "id": pool.pool, "phase": format!("{:?}", pool.phase), "failure": pool.failure.map(|error| error.summary()),
+        "queued": pool.queued, "running": pool.running, "workers": workers,
     });
     json(status, &json!({ "taking": taking, "room": trainings.room(), "pool": pool }))
 }

@@ -87,7 +87,9 @@ impl From<&Error> for Problem {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
             ErrorKind::Timeout => StatusCode::GATEWAY_TIMEOUT,
-            ErrorKind::Closed | ErrorKind::NodeLost | ErrorKind::WorkerExited => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::Closed | ErrorKind::Failed | ErrorKind::NodeLost | ErrorKind::WorkerExited => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             _ if error.status() == ErrorStatus::Temporary => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };

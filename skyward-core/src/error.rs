@@ -181,6 +181,12 @@ impl Error {
         self.edit(|inner| inner.tries = tries)
     }
 
+    /// The same error with another kind.
+    #[must_use]
+    pub(crate) fn of_kind(self, kind: ErrorKind) -> Self {
+        self.edit(|inner| inner.kind = kind)
+    }
+
     /// Marks the error as [`ErrorStatus::Temporary`]: a retry may help.
     #[must_use]
     pub fn temporary(self) -> Self {

@@ -59,6 +59,12 @@ pub enum PoolEvent {
         /// What the pool has spent so far.
         spent: Spent,
     },
+    /// The pool has failed: it cannot go on with the machines and workers that it gets. The pool takes
+    /// no tasks any more, and ends.
+    Failed {
+        /// Why.
+        error: Error,
+    },
     /// A machine runs.
     NodeLaunched {
         /// The node that the machine is, or its machine number.

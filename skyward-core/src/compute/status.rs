@@ -2,18 +2,22 @@
 
 use std::fmt;
 
+use crate::error::Error;
 use crate::event::DrainReason;
 use crate::ids::{Generation, MachineId, MachineNumber, NodeIndex, PoolId, Rank, TaskId};
 use crate::spec::Spent;
 
 /// A pool's state at one moment.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PoolStatus {
     /// The pool's id.
     pub pool: PoolId,
     /// The phase of the pool's life.
     pub phase: PoolPhase,
+    /// Why the pool ends, or has ended, although nobody has shut it down: it has failed, or its
+    /// budget is spent.
+    pub failure: Option<Error>,
     /// The present generation of the pool's world.
     pub generation: Generation,
     /// The nodes of the pool. A machine that has not become a node yet is not among them.
@@ -43,9 +47,19 @@ pub enum PoolPhase {
     Ready,
     /// The pool ends what it started.
     Draining,
+    /// The pool has failed: it takes no tasks, and ends what it started. [`PoolStatus::failure`] has
+    /// the reason.
+    Failed,
     /// The pool has ended. The error of [`shutdown`](super::ComputePool::shutdown) names the
     /// machines that could not be confirmed gone.
     Closed,
+}
+
+impl PoolPhase {
+    /// Whether the pool ends what it started, and has not ended yet.
+    pub(crate) fn is_ending(self) -> bool {
+        matches!(self, Self::Draining | Self::Failed)
+    }
 }
 
 /// A node at one moment.
@@ -108,6 +122,7 @@ impl PoolStatus {
         Self {
             pool,
             phase,
+            failure: None,
             generation: Generation(0),
             nodes: Vec::new(),
             workers: Vec::new(),

@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Drained(NodeIndex),
     /// A world that waits for a new size has finished its work.
     WorldIdle,
+    /// The pool cannot go on, for this reason.
+    Failed(Error),
     /// The user asks for another number of nodes.
     Resize {
         nodes: Nodes,

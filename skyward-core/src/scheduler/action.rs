@@ -117,6 +117,11 @@ pub enum Action {
     },
     /// A resizing world has no more tasks.
     WorldIdle,
+    /// The scheduler takes no more tasks, and all of its tasks fail: end the machines.
+    Failed {
+        /// Why.
+        error: Error,
+    },
 }
 
 impl Scheduler {

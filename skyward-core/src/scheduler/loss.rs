@@ -82,8 +82,9 @@ impl Scheduler {
             return self.actions.push(Action::NodeSick { node: NodeIndex(node as u32), error: why(times) });
         }
         if self.barren_restarts > policy::MAX_BARREN_RESTARTS {
+            let why = why(self.barren_restarts);
             let hint = "look at the workers' output: the environment or the machine is broken";
-            self.fail(why(self.barren_restarts).with_hint(hint));
+            self.fail(why.of_kind(ErrorKind::Failed).with_hint(hint));
         } else {
             self.restart(rank);
         }

@@ -172,7 +172,10 @@ impl Scheduler {
     /// takes no more tasks. Most of the work is left to [`work`](Self::work).
     pub fn fail(&mut self, error: Error) {
         // Later failures are consequences of the first.
-        self.failed.get_or_insert_with(|| error.clone());
+        if self.failed.is_none() {
+            self.failed = Some(error.clone());
+            self.actions.push(Action::Failed { error: error.clone() });
+        }
         self.end_all(error);
     }
 

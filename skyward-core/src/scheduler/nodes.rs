@@ -77,7 +77,7 @@ impl Scheduler {
         let times = record.on_lost(now);
         if times > policy::MAX_BARREN_REPLACEMENTS {
             let error = Error::new(
-                ErrorKind::NodeLost,
+                ErrorKind::Failed,
                 format!("node {node} was lost {times} times in a row without one of its tasks returning"),
             );
             self.fail(error.with_source(cause.clone()).with_hint(

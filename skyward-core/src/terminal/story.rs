@@ -212,6 +212,9 @@ impl Story {
             PoolEvent::BudgetSpent { spent } => {
                 shows.push(Show::Step(format!("the budget is nearly spent (${:.2}): the pool ends", spent.usd)));
             }
+            PoolEvent::Failed { error } => {
+                shows.push(Show::Note(format!("the pool has failed: {}", error.summary())));
+            }
             PoolEvent::Resized { nodes, workers } => {
                 self.workers = None;
                 let (nodes, workers) = (count(*nodes, "node"), count(*workers, "worker"));

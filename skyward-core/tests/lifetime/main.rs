@@ -5,6 +5,7 @@
 
 mod elastic;
 mod ending;
+mod failing;
 #[path = "../support/freeze.rs"]
 mod freeze;
 mod launches;
@@ -36,6 +37,8 @@ const ENDLESS: u32 = 200;
 struct Machines {
     /// When the machine of node 0 is lost.
     lost_after: Option<Duration>,
+    /// When each machine of node 1 is lost.
+    dies_after: Option<Duration>,
     /// Whether the launch of node 1's machine panics.
     launch_panics: bool,
     /// How long after its launch the machine of node 1 appears. The launch is never answered.
@@ -88,6 +91,7 @@ impl Script for Machines {
     }
 
     fn death(&self, node: u32, machine: u32) -> Option<(Duration, Death)> {
-        self.lost_after.filter(|_| (node, machine) == (0, 0)).map(|after| (after, Death::Machine))
+        let of_first = self.lost_after.filter(|_| (node, machine) == (0, 0));
+        of_first.or(self.dies_after.filter(|_| node == 1)).map(|after| (after, Death::Machine))
     }
 }

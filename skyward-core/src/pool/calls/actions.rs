@@ -112,6 +112,7 @@ impl Shared {
             Action::NodeSick { node, error } => self.command(Command::Sick(node, error)),
             Action::NodeDrained { node } => self.command(Command::Drained(node)),
             Action::WorldIdle => self.command(Command::WorldIdle),
+            Action::Failed { error } => self.command(Command::Failed(error)),
         }
     }
 }

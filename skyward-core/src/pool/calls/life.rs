@@ -24,16 +24,21 @@ impl Life {
     pub(crate) fn phase(&self) -> PoolPhase {
         match self {
             Self::Driven(phase) => *phase,
-            Self::Adrift(_) => PoolPhase::Draining,
+            Self::Adrift(_) => PoolPhase::Failed,
             Self::Ended { .. } => PoolPhase::Closed,
         }
     }
 
     /// Why a pool that is not ready takes no tasks.
     pub(crate) fn refusal(&self) -> Error {
+        self.loss().cloned().unwrap_or_else(closed)
+    }
+
+    /// Why the driver was lost, if it was.
+    pub(super) fn loss(&self) -> Option<&Error> {
         match self {
-            Self::Adrift(error) | Self::Ended { lost: Some(error), .. } => error.clone(),
-            Self::Driven(_) | Self::Ended { lost: None, .. } => closed(),
+            Self::Adrift(error) | Self::Ended { lost: Some(error), .. } => Some(error),
+            Self::Driven(_) | Self::Ended { lost: None, .. } => None,
         }
     }
 

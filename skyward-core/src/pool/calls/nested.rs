@@ -284,7 +284,7 @@ fn failure_body(error: &Error) -> Bytes {
     }
     let kind = match error.kind() {
         ErrorKind::Cancelled => "cancelled",
-        ErrorKind::WorkerExited | ErrorKind::NodeLost | ErrorKind::Poisoned => "lost",
+        ErrorKind::WorkerExited | ErrorKind::NodeLost | ErrorKind::Poisoned | ErrorKind::Failed => "lost",
         ErrorKind::Timeout => "timeout",
         ErrorKind::Raised => "exception",
         ErrorKind::Argument => "arguments",

@@ -14,10 +14,18 @@ impl Shared {
         self.live(Life::Driven(phase));
     }
 
+    /// The pool has failed for this reason: it takes no tasks any more, and its driver ends it.
+    pub(crate) fn on_failed(&self, error: &Error) {
+        tracing::error!(pool = %self.pool, error = error.summary(), "the pool has failed, and ends");
+        self.lock().over = Some(error.clone());
+        self.emit(PoolEvent::Failed { error: error.clone() });
+    }
+
     /// The driver is lost. Callers that wait for tasks receive this error; what was started must
     /// still be ended.
     pub(crate) fn on_driver_lost(&self, error: Error) {
         tracing::error!(pool = %self.pool, error = error.summary(), "the pool's driver has failed; the pool ends its machines");
+        self.emit(PoolEvent::Failed { error: error.clone() });
         self.live(Life::Adrift(error.clone()));
         self.close_queue();
         // The panic may have left inconsistent tables.
@@ -73,7 +81,7 @@ impl Shared {
         };
         self.ended.notify_waiters();
         match after {
-            PoolPhase::Draining if before != after => self.emit(PoolEvent::Draining),
+            PoolPhase::Draining | PoolPhase::Failed if !before.is_ending() => self.emit(PoolEvent::Draining),
             PoolPhase::Closed if before != after => self.emit(PoolEvent::Closed),
             _ => {}
         }

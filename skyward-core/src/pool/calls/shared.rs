@@ -193,6 +193,7 @@ impl Shared {
             }
         });
         let mut status = PoolStatus::new(self.pool.clone(), state.life.phase());
+        status.failure = state.failure().cloned();
         status.workers = workers.collect();
         status.generation = state.generation;
         status.nodes = state.node_statuses().collect();

@@ -180,7 +180,12 @@ impl State {
 
     /// Why a pool that is not ready takes no tasks.
     pub(crate) fn refusal(&self) -> Error {
-        self.over.clone().unwrap_or_else(|| self.life.refusal())
+        self.failure().cloned().unwrap_or_else(|| self.life.refusal())
+    }
+
+    /// Why the pool ends, or has ended, although nobody has shut it down.
+    pub(crate) fn failure(&self) -> Option<&Error> {
+        self.over.as_ref().or_else(|| self.life.loss())
     }
 
     pub(crate) fn may_submit(&self) -> Result<()> {

@@ -28,6 +28,7 @@ pub(crate) struct Driver {
     commands: mpsc::UnboundedReceiver<Command>,
     cleanup: Cleanup,
     deadline: Option<Duration>,
+    has_failed: bool,
     /// The task that shows events on the terminal.
     screen: Option<JoinHandle<()>>,
 }
@@ -39,7 +40,7 @@ impl Driver {
         cleanup: Cleanup,
         screen: Option<JoinHandle<()>>,
     ) -> Self {
-        Self { shared, commands, cleanup, deadline: None, screen }
+        Self { shared, commands, cleanup, deadline: None, has_failed: false, screen }
     }
 
     /// Brings the pool up, reports whether it is ready, runs it, and ends it. The end is reached
@@ -94,6 +95,13 @@ impl Driver {
                         self.deadline = Some(deadline);
                         return over.map(|(error, _)| error);
                     }
+                    Some(Command::Failed(error)) => {
+                        // Whoever waits for another size gets the error.
+                        serving.has_failed();
+                        self.shared.on_failed(&error);
+                        self.has_failed = true;
+                        return Some(error);
+                    }
                     Some(command) => serving.on_command(command),
                     None => return over.map(|(error, _)| error),
                 },
@@ -136,7 +144,7 @@ impl Driver {
     /// Ends everything that was started; returns the error that the pool failed with, if it did.
     async fn end(&mut self, nodes: Vec<Arc<Node>>, error: Option<Error>) -> Option<Error> {
         let deadline = self.deadline.unwrap_or(self.shared.limits.shutdown);
-        self.shared.enter(PoolPhase::Draining);
+        self.shared.enter(if self.has_failed { PoolPhase::Failed } else { PoolPhase::Draining });
         self.shared.close_queue();
         let reason = error.clone().unwrap_or_else(|| {
             Error::new(ErrorKind::Closed, "the pool was shut down before the task ended")

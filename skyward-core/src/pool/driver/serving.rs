@@ -123,7 +123,8 @@ impl Serving {
             Command::Notice { connection, reason, ends_in, words } => {
                 self.on_agent_notice(connection, reason, ends_in, words);
             }
-            Command::Shutdown { .. } => {}
+            // The driver's loop handles the ends of the pool.
+            Command::Failed(_) | Command::Shutdown { .. } => {}
         }
         self.settle_size();
     }

@@ -167,7 +167,9 @@ fn kind(stage: Stage, error: &Error) -> FindingKind {
         (_, ErrorKind::Raised) => FindingKind::Raised,
         (_, ErrorKind::Stalled) => FindingKind::Stalled,
         (_, ErrorKind::Timeout | ErrorKind::QueueTimeout) => FindingKind::Deadline,
-        (_, ErrorKind::WorkerExited | ErrorKind::NodeLost | ErrorKind::Poisoned) => FindingKind::WorkerLost,
+        (_, ErrorKind::WorkerExited | ErrorKind::NodeLost | ErrorKind::Poisoned | ErrorKind::Failed) => {
+            FindingKind::WorkerLost
+        }
         (_, ErrorKind::Encode | ErrorKind::Decode) => FindingKind::Result,
         (_, ErrorKind::Payload | ErrorKind::Argument) => FindingKind::Payload,
         (_, ErrorKind::InvalidSpec | ErrorKind::Plugins) => FindingKind::Refused,

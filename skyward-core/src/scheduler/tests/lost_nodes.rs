@@ -70,9 +70,10 @@ fn repeated_losses_of_a_node_end_the_pool_unless_it_was_sound_or_a_task_returned
     let waits = story.submit(Target::Rank(Rank(1)));
     assert!(!story.loses_and_replaces(1));
     let error = story.scheduler.failure().unwrap().clone();
-    assert_eq!(error.kind(), ErrorKind::NodeLost);
+    assert_eq!(error.kind(), ErrorKind::Failed);
     assert!(error.message().contains("4 times in a row") && error.summary().contains("the agent ended"), "{error}");
-    assert_eq!(story.outcome(waits), Some(Err(ErrorKind::NodeLost)));
+    assert_eq!(story.outcome(waits), Some(Err(ErrorKind::Failed)));
+    assert!(story.has(|action| matches!(action, Action::Failed { .. })));
 }
 
 #[test]

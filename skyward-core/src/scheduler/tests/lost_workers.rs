@@ -177,7 +177,7 @@ fn workers_that_cannot_restart_end_the_pool_with_the_error_of_the_start() {
         }
         story.scheduler.on_start_failed(Rank(1), &Error::new(ErrorKind::Hook, "no peer"));
         let error = story.scheduler.failure().unwrap();
-        assert_eq!(error.kind(), ErrorKind::Hook);
+        assert_eq!(error.kind(), ErrorKind::Failed);
         assert!(error.summary().ends_with(": no peer"), "{error}");
     }
 }

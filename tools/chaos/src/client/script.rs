@@ -371,6 +371,7 @@ fn is_explained(error: &Error) -> bool {
         ErrorKind::Raised => error.exception().is_some_and(|exception| exception.type_name == "ConnectionError"),
         ErrorKind::WorkerExited
         | ErrorKind::NodeLost
+        | ErrorKind::Failed
         | ErrorKind::Timeout
         | ErrorKind::QueueTimeout
         | ErrorKind::Cancelled
