@@ -149,8 +149,8 @@ impl Site {
             ("ending", ENDING),
             ("keeper", Keeper::script()),
         ];
-        let sent = Sent::new(self, &request.pool);
-        let output = self.send(Some(&identity), &header, CLAIM, self.claiming(), &sent.begun).await?;
+        let sent = Sent::new(self, &request.pool, false);
+        let output = self.send(Some(identity), &header, CLAIM, self.claiming(), &sent.begun).await?;
         sent.answered();
         let output = self.judge("claim a slot", output)?;
         if output.status == FULL {
@@ -177,17 +177,15 @@ impl Site {
         let header = [("pool", record::simple(pool.as_str())?)];
         let script = format!("{ENDING}{LIST}");
         // The list contains what such a claim has made.
-        let sent = Sent::new(self, pool);
-        sent.begun.store(lock(&self.unanswered).remove(pool), Ordering::Relaxed);
-        let output = self.ask("list its machines", self.identity().as_ref(), &header, &script, QUESTION).await?;
+        let sent = Sent::new(self, pool, lock(&self.unanswered).remove(pool));
+        let output = self.ask("list its machines", self.identity(), &header, &script, QUESTION).await?;
         sent.answered();
         Ok(record::machines(&output.stdout, &self.host).into_iter().map(|record| record.machine).collect())
     }
 
     /// The pools that have something on this host.
     pub(super) async fn pools(&self) -> Result<Vec<PoolRecord>> {
-        let output =
-            self.ask("list its pools", self.identity().as_ref(), &[], &format!("{ENDING}{POOLS}"), QUESTION).await?;
+        let output = self.ask("list its pools", self.identity(), &[], &format!("{ENDING}{POOLS}"), QUESTION).await?;
         Ok(record::pools(&output.stdout, SystemTime::now(), UNSAID_LEASE))
     }
 
@@ -197,13 +195,7 @@ impl Site {
         let header = [("machines", named.join(" "))];
         let header = header.each_ref().map(|(name, value)| (*name, value.as_str()));
         let output = self
-            .ask(
-                "report the state of machines",
-                self.identity().as_ref(),
-                &header,
-                &format!("{ENDING}{INSPECT}"),
-                QUESTION,
-            )
+            .ask("report the state of machines", self.identity(), &header, &format!("{ENDING}{INSPECT}"), QUESTION)
             .await?;
         let records = record::machines(&output.stdout, &self.host);
         let records: BTreeMap<_, _> =
@@ -229,9 +221,7 @@ impl Site {
     pub(super) async fn end(&self, machine: &MachineId) -> Result<()> {
         let name = folder_name(machine);
         let header = [("machine", machine.as_str()), ("name", &name)];
-        self.ask("end a machine", self.identity().as_ref(), &header, &format!("{ENDING}{END}"), CLAIMING)
-            .await
-            .map(|_| ())
+        self.ask("end a machine", self.identity(), &header, &format!("{ENDING}{END}"), CLAIMING).await.map(|_| ())
     }
 
     /// Why it could not be reached a moment ago.
@@ -251,7 +241,7 @@ impl Site {
     async fn ask(
         &self,
         what: &str,
-        expected: Option<&Identity>,
+        expected: Option<Identity>,
         header: &[(&str, &str)],
         script: &str,
         limit: Duration,
@@ -264,17 +254,17 @@ impl Site {
     /// set once the host may run the script.
     async fn send(
         &self,
-        expected: Option<&Identity>,
+        expected: Option<Identity>,
         header: &[(&str, &str)],
         script: &str,
         limit: Duration,
         begun: &AtomicBool,
     ) -> Result<CommandOutput> {
         let mut text = String::new();
-        let expected = expected.map_or("", |expected| expected.told.as_str());
+        let expected = expected.map(|expected| expected.told).unwrap_or_default();
         let slots = self.host.slots.to_string();
         let base = self.host.folder.as_deref().unwrap_or_default().trim_end_matches('/');
-        for (name, value) in [("base", base), ("slots", slots.as_str()), ("expected", expected)].iter().chain(header) {
+        for (name, value) in [("base", base), ("slots", slots.as_str()), ("expected", &expected)].iter().chain(header) {
             text.push_str(&format!("{name}={}\n", quoted(value)));
         }
         text.push_str(PLACE);
@@ -352,8 +342,8 @@ struct Sent<'a> {
 }
 
 impl<'a> Sent<'a> {
-    fn new(site: &'a Site, pool: &'a PoolId) -> Self {
-        Self { site, pool, begun: AtomicBool::default() }
+    fn new(site: &'a Site, pool: &'a PoolId, begun: bool) -> Self {
+        Self { site, pool, begun: AtomicBool::new(begun) }
     }
 
     fn answered(&self) {
