@@ -19,6 +19,7 @@ impl Shared {
         tracing::error!(pool = %self.pool, error = error.summary(), "the pool has failed, and ends");
         self.lock().over = Some(error.clone());
         self.emit(PoolEvent::Failed { error: error.clone() });
+        self.enter(PoolPhase::Failed);
     }
 
     /// The driver is lost. Callers that wait for tasks receive this error; what was started must

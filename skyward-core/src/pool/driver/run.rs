@@ -28,7 +28,6 @@ pub(crate) struct Driver {
     commands: mpsc::UnboundedReceiver<Command>,
     cleanup: Cleanup,
     deadline: Option<Duration>,
-    has_failed: bool,
     /// The task that shows events on the terminal.
     screen: Option<JoinHandle<()>>,
 }
@@ -40,7 +39,7 @@ impl Driver {
         cleanup: Cleanup,
         screen: Option<JoinHandle<()>>,
     ) -> Self {
-        Self { shared, commands, cleanup, deadline: None, has_failed: false, screen }
+        Self { shared, commands, cleanup, deadline: None, screen }
     }
 
     /// Brings the pool up, reports whether it is ready, runs it, and ends it. The end is reached
@@ -96,10 +95,8 @@ impl Driver {
                         return over.map(|(error, _)| error);
                     }
                     Some(Command::Failed(error)) => {
-                        // Whoever waits for another size gets the error.
-                        serving.has_failed();
+                        serving.give_up(&error);
                         self.shared.on_failed(&error);
-                        self.has_failed = true;
                         return Some(error);
                     }
                     Some(command) => serving.on_command(command),
@@ -144,7 +141,9 @@ impl Driver {
     /// Ends everything that was started; returns the error that the pool failed with, if it did.
     async fn end(&mut self, nodes: Vec<Arc<Node>>, error: Option<Error>) -> Option<Error> {
         let deadline = self.deadline.unwrap_or(self.shared.limits.shutdown);
-        self.shared.enter(if self.has_failed { PoolPhase::Failed } else { PoolPhase::Draining });
+        if !self.shared.lock().life.phase().is_ending() {
+            self.shared.enter(PoolPhase::Draining);
+        }
         self.shared.close_queue();
         let reason = error.clone().unwrap_or_else(|| {
             Error::new(ErrorKind::Closed, "the pool was shut down before the task ended")

@@ -148,12 +148,11 @@ impl Serving {
             Ok(node) => node,
             Err(error) => return self.on_node_lost(index, error),
         };
-        let connection = node.agent.connection;
         self.shared.on_agent_back(&node);
         self.shared.emit(PoolEvent::NodeReconnected { node: index });
         self.set(node);
         self.decide(|fleet| fleet.on_agent_reached(index));
-        self.on_agent_gone(index, connection);
+        self.look_at_agent(index);
     }
 
     /// A lost node has another machine, or that could not be made ready.
@@ -162,12 +161,11 @@ impl Serving {
             Ok(node) => node,
             Err(error) => return self.on_node_lost(index, error),
         };
-        let connection = node.agent.connection;
         self.shared.set_node(&node);
         self.set(node);
         self.fresh.entry(index).or_insert(Fresh::Replaced);
         self.decide(|fleet| fleet.on_replaced(index));
-        self.on_agent_gone(index, connection);
+        self.look_at_agent(index);
     }
 
     /// Workers were started, or could not be started: then find out whether their nodes are the
@@ -209,9 +207,7 @@ impl Serving {
     /// Begins to serve. First handles agents that were lost before the pool was served.
     pub(crate) fn begin_to_serve(&mut self) {
         for index in self.fleet(|fleet| fleet.nodes()) {
-            if let Some(connection) = self.connection(index) {
-                self.on_agent_gone(index, connection);
-            }
+            self.look_at_agent(index);
             self.note_end(index);
         }
         self.watch();
@@ -283,11 +279,16 @@ impl Serving {
     pub(crate) fn has_failed(&mut self) -> bool {
         let failure = self.shared.lock().scheduler.failure().cloned();
         if let Some(error) = &failure {
-            self.jobs.clear();
-            self.growth.give_up(error);
-            self.notices(Notices::give_up);
+            self.give_up(error);
         }
         failure.is_some()
+    }
+
+    /// Repairs nothing any more. Whoever waits for another size gets the error.
+    pub(crate) fn give_up(&mut self, error: &Error) {
+        self.jobs.clear();
+        self.growth.give_up(error);
+        self.notices(Notices::give_up);
     }
 
     pub(crate) fn set(&mut self, node: Node) {
