@@ -98,25 +98,24 @@ impl Shared {
     }
 
     fn deliver_outcome(&self, task: TaskId, entry: Entry, outcome: Outcome) {
-        let Entry { task: of, spans, reply, .. } = entry;
-        let outcome = outcome.map_err(|error| named(error, &of));
-        if let Err(error) = &outcome
-            && error.kind() == ErrorKind::Poisoned
-        {
-            self.refused().add(Content::of(&of), error.clone());
-        }
+        let outcome = outcome.map_err(|error| named(error, &entry.task));
         self.metrics.ended(&outcome);
-        if let Some(spans) = spans {
+        if let Some(spans) = entry.spans {
             foreign(|| spans.finish(&outcome));
             // A second panic while the first one unwinds would abort the process.
             foreign(|| drop(spans));
         }
-        foreign(|| match &outcome {
+        match &outcome {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Cancelled => self.deliver_event(PoolEvent::TaskCancelled { task }),
-            Err(error) => self.deliver_event(PoolEvent::TaskFailed { task, error: error.clone() }),
-        });
-        match reply {
+            Err(error) => {
+                self.deliver_event(PoolEvent::TaskFailed { task, error: error.clone() });
+                if error.kind() == ErrorKind::Poisoned {
+                    self.refused().add(Content::of(&entry.task), error.clone());
+                }
+            }
+        }
+        match entry.reply {
             Reply::Handle(reply) => drop(reply.send(outcome)),
             // The payload has received the outcome already.
             Reply::Caller(..) => {}
