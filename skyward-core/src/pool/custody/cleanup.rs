@@ -221,7 +221,7 @@ impl Cleanup {
         let heard = Arc::clone(&left.heard);
         let provider = self.provider.reporting(move |error| *lock(&heard) = Some(error.clone()));
         loop {
-            let round = self.round(&provider, (began, end), only, &over, (&mut left, gone));
+            let round = self.round(&provider, began, end, only, &over, (&mut left, gone));
             match tokio::time::timeout_at(end.max(Instant::now() + LEAST), round).await {
                 Ok(Ok(())) if left.is_enough(until) => return Ok(()),
                 Ok(Ok(())) => {}
@@ -240,7 +240,8 @@ impl Cleanup {
     async fn round(
         &self,
         provider: &Checked,
-        (began, end): (Instant, Instant),
+        began: Instant,
+        end: Instant,
         only: Option<MachineNumber>,
         over: impl Fn(&Machine),
         (left, gone): (&mut Left, &mut Vec<MachineId>),
@@ -303,7 +304,7 @@ impl Cleanup {
             }
         }
         left.machines = there;
-        // No launch is under way at the end of the pool. The list settles for as long.
+        // At the end of the pool no launch is under way, so the list settles.
         let settles = only.is_none() && began.elapsed() < provider.capabilities().settles_in;
         left.unsettled = if settles { lock(&self.unanswered).len() } else { 0 };
         if !left.is_nothing() || only.is_some() {
@@ -326,10 +327,10 @@ impl Cleanup {
         let more = left.machines.len().saturating_sub(MOST_NAMES);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let message = match names.len() {
-            0 if left.unsettled > 0 => {
-                let what = "the provider has not answered all launches, and its list may not show their machines yet";
-                format!("{what}: {} launches", left.unsettled)
-            }
+            0 if left.unsettled > 0 => format!(
+                "the provider has not answered all launches ({} left), and its list may not show their machines yet",
+                left.unsettled
+            ),
             0 if left.unlisted => "the provider could not list the pool's machines, so some may still run".to_owned(),
             0 => "the pool's machines are gone, but resources that they shared may remain".to_owned(),
             _ => {

@@ -272,25 +272,19 @@ impl Purchases {
         launched: Result<Machine>,
     ) -> Result<Machine> {
         let id = launch.id(&shared.pool);
-        let machine = match launched {
-            Ok(machine) => machine,
+        let launched = match launched {
+            Err(error) if may_be_made(&error) => found(shared, provider, &id).await.ok_or(error),
             Err(error) => {
-                let may_be_made = may_be_made(&error);
-                let found = if may_be_made { found(shared, provider, &id).await } else { None };
-                match found {
-                    Some(machine) => machine,
-                    None => {
-                        if !may_be_made {
-                            cleanup.on_answered(&id);
-                        }
-                        if error.refusal().is_some() {
-                            shared.account().on_refused(&id);
-                        }
-                        return Err(error);
-                    }
-                }
+                cleanup.on_answered(&id);
+                Err(error)
             }
+            launched => launched,
         };
+        let machine = launched.inspect_err(|error| {
+            if error.refusal().is_some() {
+                shared.account().on_refused(&id);
+            }
+        })?;
         cleanup.add(machine.clone()).await?;
         Ok(machine)
     }
