@@ -281,13 +281,8 @@ impl PoolBuilder {
     pub async fn plan(&self) -> Result<PoolPlan> {
         let blueprint = self.blueprint()?;
         let inputs = blueprint.read_inputs(self.limits.start).await?;
-        let market = blueprint.market(&Mutex::new(self.account())).await?;
+        let account = Account::new(self.budget, self.limits.shutdown);
+        let market = blueprint.market(&Mutex::new(account)).await?;
         Ok(PoolPlan::new(&blueprint, &market, &inputs, &self.limits, self.budget))
-    }
-
-    fn account(&self) -> Account {
-        let mut account = Account::new(self.budget, self.limits.shutdown);
-        account.set_most(self.nodes.most());
-        account
     }
 }

@@ -17,6 +17,7 @@ use crate::pool::calls::shared::{Settings, Shared};
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::driver::run::Driver;
 use crate::pool::driver::supervisor::Supervisor;
+use crate::pool::fleet::account::Account;
 use crate::pool::handle::Pool;
 use crate::pool::metrics::Metrics;
 use crate::pool::spawn::spawn;
@@ -136,7 +137,7 @@ impl PoolBuilder {
         blueprint.provider = blueprint.provider.of_pool(&pool);
         let span = tracing::info_span!(target: "skyward::pool", "pool", pool = %pool, provider = self.provider.name());
         let (commands, received) = mpsc::unbounded_channel();
-        let account = Arc::new(Mutex::new(self.account()));
+        let account = Arc::new(Mutex::new(Account::new(self.budget, self.limits.shutdown)));
         let settings = Settings {
             limits: self.limits,
             is_mixed: self.is_mixed,

@@ -26,6 +26,7 @@ use crate::ids::{Generation, NodeIndex, PoolId, Rank};
 use crate::payload::{TaskOptions, TraceSource};
 use crate::pool::command::Command;
 use crate::pool::fleet::account::Account;
+use crate::pool::fleet::clock;
 use crate::pool::metrics::Metrics;
 use crate::provider::Machine;
 use crate::spec::{Limits, Secrets};
@@ -198,7 +199,7 @@ impl Shared {
         status.generation = state.generation;
         status.nodes = state.node_statuses().collect();
         status.waiting_for = state.waiting_for();
-        status.spent = self.account().spent(tokio::time::Instant::now().into_std());
+        status.spent = self.account().spent(clock::now());
         status.queued = state.scheduler.queued();
         status.running = status.workers.iter().filter(|worker| worker.task.is_some()).count();
         status.calls = CallsStatus {
@@ -207,6 +208,11 @@ impl Shared {
             helped: status.workers.iter().map(|worker| worker.helps.len()).sum(),
         };
         status
+    }
+
+    /// Whether the budget still covers the machines; nobody renews a lease after that.
+    pub(crate) fn is_paid(&self) -> bool {
+        !self.account().is_spent(clock::now())
     }
 
     /// The account of the machines' cost.

@@ -8,13 +8,12 @@ use crate::worker::link::Sender;
 use crate::worker::message::ToWorker;
 
 impl Shared {
-    /// The pool may have this many machines from now on: its account divides the money among them,
-    /// and its workers call as many workers.
+    /// The pool may have this many machines from now on, and its workers call as many workers.
     pub(crate) fn on_most(&self, machines: u32) {
         let mut after = After::default();
         {
             let mut state = self.lock();
-            self.account().set_most(machines);
+            state.fleet.set_most(machines);
             let size = self.size(&state);
             for rank in 0..state.workers.len() as u32 {
                 state.push_to_worker(Rank(rank), size.clone(), &mut after);
@@ -25,11 +24,12 @@ impl Shared {
 
     /// How many workers the pool may have.
     pub(crate) fn most_workers(&self) -> usize {
-        self.lock().scheduler.layout().workers(self.account().most()) as usize
+        let state = self.lock();
+        state.scheduler.layout().workers(state.fleet.most()) as usize
     }
 
     /// The message that reports the size of the pool to a worker.
     pub(super) fn size(&self, state: &State) -> ToWorker<'static> {
-        ToWorker::Size { workers: state.scheduler.layout().workers(self.account().most()) }
+        ToWorker::Size { workers: state.scheduler.layout().workers(state.fleet.most()) }
     }
 }

@@ -149,11 +149,12 @@ mod tests {
     use crate::layout::Layout;
     use crate::pool::calls::replies::tests::pool;
     use crate::pool::fleet::Fleet;
+    use crate::spec::Nodes;
 
     #[tokio::test]
     async fn a_pool_that_has_failed_waits_neither_for_its_world_nor_for_the_ends_of_machines() {
         let shared = pool();
-        let mut fleet = Fleet::new(true, Layout::new(1), 1, vec![MachineNumber(0)], std::iter::empty());
+        let mut fleet = Fleet::new(true, Layout::new(1), Nodes::fixed(1), vec![MachineNumber(0)], std::iter::empty());
         fleet.set_target(2);
         fleet.on_failed(MachineNumber(1));
         fleet.on_ready(MachineNumber(2));

@@ -12,6 +12,7 @@ use super::ledger::{Ledger, PoolLedger};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, MachineNumber, PoolId};
 use crate::pool::fleet::account::Account;
+use crate::pool::fleet::clock;
 use crate::provider::{Checked, Machine, MachineState, Provider};
 
 /// What a pool has to end. Clones share one list of machines.
@@ -194,7 +195,7 @@ impl Cleanup {
         let mut ended = Vec::new();
         let retired = self.end_some(end, Some(number), Until::Released, gone, &mut ended).await;
         if retired.is_ok() {
-            lock(&self.account).on_retired(number, Instant::now().into_std());
+            lock(&self.account).on_retired(number, clock::now());
         }
         if let Some(ledger) = &self.ledger
             && let Err(error) = ledger.gone(ended).await
@@ -293,7 +294,7 @@ impl Cleanup {
                 if lock(&self.over).insert(machine.id.clone()) {
                     over(machine);
                 }
-                lock(&self.account).on_released(&machine.launch, Instant::now().into_std());
+                lock(&self.account).on_released(&machine.launch, clock::now());
             }
             if report.state == MachineState::Gone {
                 gone.push(machine.id.clone());

@@ -20,6 +20,7 @@ use crate::pool::calls::life::closed;
 use crate::pool::calls::shared::Shared;
 use crate::pool::command::Command;
 use crate::pool::custody::cleanup::Cleanup;
+use crate::pool::fleet::clock;
 use crate::pool::node::make::Node;
 
 /// The driver of a pool.
@@ -118,9 +119,8 @@ impl Driver {
     /// The budget is nearly spent: no new task is accepted. Returns for how long running tasks may
     /// go on.
     async fn close(&self, error: &Error) -> Duration {
-        let now = Instant::now().into_std();
         let (spent, lasts) = {
-            let account = self.shared.account();
+            let (account, now) = (self.shared.account(), clock::now());
             (account.spent(now), account.lasts(now).unwrap_or_default())
         };
         tracing::warn!(pool = %self.shared.pool, error = error.summary(), "the pool ends because of its budget");
@@ -132,7 +132,7 @@ impl Driver {
             })
             .await;
         self.shared.close_queue();
-        if let Some(at) = now.checked_add(lasts) {
+        if let Some(at) = Instant::now().into_std().checked_add(lasts) {
             self.shared.on_budget_end(at);
         }
         lasts.saturating_sub(self.shared.limits.shutdown).max(lasts / 2)
@@ -209,12 +209,13 @@ async fn until_over(shared: &Arc<Shared>, end: Option<Instant>) -> Option<Error>
 /// Waits until the pool must end because of its budget.
 async fn budget_spent(shared: &Shared) -> Error {
     loop {
-        let now = Instant::now();
-        let end = shared.account().ends_at(now.into_std()).map(Instant::from_std);
+        let now = clock::now();
+        let end = shared.account().ends_at(now);
         let changed = shared.spending.notified();
         match end {
-            Some(end) if end <= now => return shared.account().exhausted(now.into_std()),
-            Some(end) => drop(tokio::time::timeout_at(end, changed).await),
+            Some(end) if end <= now => return shared.account().exhausted(now),
+            // A timer does not count the time for which the host is suspended.
+            Some(end) => drop(tokio::time::timeout_at(clock::timer(end).min(Instant::now() + AGAIN), changed).await),
             None => changed.await,
         }
     }
@@ -241,9 +242,42 @@ fn next_timeout(shared: &Shared) -> Option<Instant> {
     shared.lock().next_timeout().map(Instant::from_std)
 }
 
+/// How often to check whether the budget is spent.
+const AGAIN: Duration = Duration::from_secs(60);
 /// How often to check whether the last tasks have ended.
 const POLL: Duration = Duration::from_millis(50);
 /// How long released machines may take to be gone.
 const RELEASED: Duration = Duration::from_secs(900);
 /// The time that the terminal gets to show the last events.
 const SCREEN: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{LaunchId, MachineNumber};
+    use crate::pool::calls::replies::tests::pool;
+    use crate::pool::fleet::account::Account;
+    use crate::provider::Offer;
+    use crate::spec::Budget;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_budget_is_spent_while_the_host_of_the_client_is_suspended() {
+        for budget in [Budget::default().hours(4.0), Budget::default().usd(24.0)] {
+            let shared = pool();
+            *shared.account() = Account::new(budget, Duration::ZERO);
+            let offer = Offer::new("m", "p", 1, 1).usd_per_hour(6.0);
+            shared.account().admit(&LaunchId::new("l"), MachineNumber(0), &offer, 1, clock::now()).unwrap();
+            let watched = Arc::clone(&shared);
+            let spent = tokio::spawn(async move { budget_spent(&watched).await });
+            tokio::time::sleep(HOUR / 2).await;
+            assert!(!spent.is_finished() && shared.is_paid());
+            clock::SUSPENDED.set(clock::SUSPENDED.get() + HOUR * 5);
+            tokio::time::sleep(AGAIN).await;
+            assert!(!shared.is_paid(), "nobody renews a lease");
+            assert_eq!(spent.await.unwrap().kind(), ErrorKind::Budget);
+            assert!(shared.account().spent(clock::now()).machine_hours > 5.4);
+        }
+    }
+}

@@ -8,7 +8,7 @@ use super::growth::Growth;
 use super::jobs::Jobs;
 use super::late::connect_late;
 use super::start::Started;
-use crate::error::{Error, ErrorKind, Result, WorkerExit};
+use crate::error::{Error, ErrorKind, ErrorStatus, Result, WorkerExit};
 use crate::event::PoolEvent;
 use crate::ids::{NodeIndex, Rank};
 use crate::layout::Layout;
@@ -18,7 +18,7 @@ use crate::pool::calls::shared::Shared;
 use crate::pool::command::Command;
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::fleet::notices::Notices;
-use crate::pool::fleet::step::{Job, Workers};
+use crate::pool::fleet::step::{Job, Repair, Workers};
 use crate::pool::node::generation::{NotStarted, World};
 use crate::pool::node::make::{Node, Recipe};
 use crate::pool::node::repair;
@@ -159,6 +159,7 @@ impl Serving {
     pub(super) fn on_replaced(&mut self, index: NodeIndex, replaced: Result<Node>) {
         let node = match replaced {
             Ok(node) => node,
+            Err(error) if error.kind() == ErrorKind::Budget => return self.on_unaffordable(index, error),
             Err(error) => return self.on_node_lost(index, error),
         };
         self.shared.set_node(&node);
@@ -166,6 +167,25 @@ impl Serving {
         self.fresh.entry(index).or_insert(Fresh::Replaced);
         self.decide(|fleet| fleet.on_replaced(index));
         self.look_at_agent(index);
+    }
+
+    /// The budget allows no other machine for a lost node. Other nodes go on, and the node gets its
+    /// machine when the budget allows it. Without other nodes the pool ends, unless machines that are
+    /// still being paid are the reason.
+    fn on_unaffordable(&mut self, index: NodeIndex, error: Error) {
+        if self.fleet(|fleet| fleet.has_workers()) {
+            tracing::warn!(pool = %self.shared.pool, node = index.0, error = error.summary(), "a lost node has no machine for now");
+            self.shared.emit(PoolEvent::NodeFailed { node: index, error });
+            let wait = tokio::time::sleep(AFFORDABLE);
+            self.jobs.begin(Job::Repair(Repair::Replace(index)), wait, move |serving, ()| {
+                serving.decide(|fleet| fleet.replace(index));
+            });
+        } else if error.status() == ErrorStatus::Temporary {
+            self.on_node_lost(index, error);
+        } else {
+            self.shared.account().close(error);
+            self.shared.spending.notify_one();
+        }
     }
 
     /// Workers were started, or could not be started: then find out whether their nodes are the
@@ -316,5 +336,7 @@ impl Serving {
     }
 }
 
+/// How long to wait before a machine is asked for again that the budget did not allow.
+const AFFORDABLE: Duration = Duration::from_secs(60);
 /// How much earlier than the time that a machine takes to be ready a successor is begun.
 const SPARE: Duration = Duration::from_secs(30);

@@ -74,6 +74,8 @@ impl Blueprint {
         if market.offers().all(|(_, left_out)| left_out.is_some()) {
             return Err(market.exhausted());
         }
+        shared.lock().fleet =
+            Fleet::new(self.declared.joined, self.cluster.layout(), self.nodes, Vec::new(), std::iter::empty());
         cleanup.arm().await?;
         self.provider.prepare(&self.request(&shared.pool, shared.limits.lease)).await?;
         let recipe = Arc::new(Recipe {
@@ -112,7 +114,7 @@ impl Blueprint {
             let coming = late.iter().map(|late| late.launch.machine);
             let coming = coming.chain(failed.iter().map(|(machine, _)| *machine));
             let mut state = shared.lock();
-            state.fleet = Fleet::new(joined, layout, self.nodes.wanted(), machines, coming);
+            state.fleet = Fleet::new(joined, layout, self.nodes, machines, coming);
             state.nodes = nodes.iter().map(|node| node.row()).collect();
         }
         let world = Arc::new(World { cluster, plugins: self.plugins.clone(), _guards: guards });

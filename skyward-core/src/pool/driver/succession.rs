@@ -10,6 +10,7 @@ use super::serving::Serving;
 use crate::error::Result;
 use crate::event::{DrainReason, PoolEvent};
 use crate::ids::{MachineId, NodeIndex};
+use crate::pool::fleet::clock;
 use crate::pool::fleet::notices::{Notice, Notices};
 use crate::pool::fleet::step::{Job, Taken};
 use crate::provider::{Checked, MachineReport, Provider, Reason};
@@ -113,7 +114,7 @@ impl Serving {
     fn on_ending(&mut self, node: NodeIndex, machine: &MachineId, notice: &Notice) {
         let now = Instant::now().into_std();
         let ends_in = notice.at.saturating_duration_since(now);
-        let lasts = self.shared.account().lasts(now);
+        let lasts = self.shared.account().lasts(clock::now());
         let lead = self.notices(|notices| notices.lead());
         // A machine that ends with the budget needs no successor, because the pool ends then too.
         if notice.reason == DrainReason::Expired && lasts.is_some_and(|lasts| lasts <= ends_in + lead) {
@@ -122,9 +123,6 @@ impl Serving {
         }
         tracing::info!(pool = %self.shared.pool, node = node.0, reason = %notice.reason, ?ends_in, "a machine will end");
         self.shared.emit(PoolEvent::NodeDraining { node, reason: notice.reason, ends_in: Some(ends_in) });
-        if let Some(there) = self.node(node) {
-            self.shared.account().on_ending(&there.machine.launch, notice.at);
-        }
         self.shared.on_ending(machine);
         let shared = Arc::clone(&self.shared);
         self.jobs.begin(Job::Remind, shared.remind(), |_, ()| {});

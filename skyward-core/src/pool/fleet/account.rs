@@ -1,9 +1,13 @@
 //! What a pool's machines cost and how long its budget lasts: launches and ends of machines go in,
 //! sums come out. No I/O, no clock.
 //!
-//! Each machine reserves its cost until the time at which it ends by itself, so that the budget
-//! holds even if no client is left to end the machines. A new machine gets an equal share of the
-//! money that is not reserved yet.
+//! Three things hold a pool to its sum:
+//!
+//! - The pool ends in time: [`Account::ends_at`].
+//! - Nobody renews a lease once the sum is spent: [`Account::is_spent`]. This also holds for a client
+//!   whose driver hangs, or whose provider ends no machine.
+//! - Each machine ends by itself when an equal share of the rest, for each node that is there and
+//!   coming, would be spent.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,13 +23,13 @@ pub(crate) struct Account {
     budget: Budget,
     /// The time that the pool needs to end.
     ending: Duration,
-    /// The most machines that the pool may have at once.
-    most: u32,
-    /// When the first machine was requested.
-    began: Option<Instant>,
+    /// When the first machine was requested, and how many nodes were to come then.
+    began: Option<(Instant, u32)>,
     machines: BTreeMap<LaunchId, Billed>,
     /// The total of the machines that were released: US dollars, and the sum of their times.
     released: (f64, Duration),
+    /// Why the pool ends before its budget is nearly spent.
+    closed: Option<Error>,
 }
 
 /// A machine that is being paid for.
@@ -34,8 +38,6 @@ struct Billed {
     number: MachineNumber,
     usd_per_hour: f64,
     since: Instant,
-    /// When the machine ends by itself.
-    ends: Option<Instant>,
 }
 
 /// An account without a bound.
@@ -49,17 +51,7 @@ impl Account {
     /// `shutdown` is the time that the pool has to end its machines.
     pub(crate) fn new(budget: Budget, shutdown: Duration) -> Self {
         let ending = shutdown + SPARE;
-        Self { budget, ending, most: 1, began: None, machines: BTreeMap::new(), released: (0.0, Duration::ZERO) }
-    }
-
-    /// Sets the most machines that the pool may have at once; the money is divided among them.
-    pub(crate) fn set_most(&mut self, machines: u32) {
-        self.most = machines;
-    }
-
-    /// The most machines that the pool may have at once.
-    pub(crate) fn most(&self) -> u32 {
-        self.most
+        Self { budget, ending, began: None, machines: BTreeMap::new(), released: (0.0, Duration::ZERO), closed: None }
     }
 
     /// Why a pool of `nodes` nodes can never use the offer; `None` if it can.
@@ -74,13 +66,13 @@ impl Account {
             .then(|| format!("{machines} at ${price:.2}/h cost more than the budget of ${most:.2}/h"))
     }
 
-    /// Checks that a machine of this offer can be launched now, and returns the time after which it
-    /// must end by itself.
+    /// Checks that a machine of this offer can be launched now, by a pool with `nodes` nodes that are
+    /// there and coming, and returns the time after which the machine must end by itself.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Budget`]: the budget does not allow it.
-    pub(crate) fn allows(&self, offer: &Offer, now: Instant) -> Result<Option<Duration>> {
+    pub(crate) fn allows(&self, offer: &Offer, nodes: u32, now: Instant) -> Result<Option<Duration>> {
         let price = offer.usd_per_hour.unwrap_or_default();
         if let Some(why) = self.objection(offer, 1) {
             return Err(self.refusal(&format!("{} cannot be launched: {why}", offer.machine_type)));
@@ -92,14 +84,18 @@ impl Account {
                     "another {} at ${price:.2}/h would exceed the budget of ${most:.2}/h: ${rate:.2}/h is already being paid",
                     offer.machine_type
                 );
-                return Err(self.refusal(&what));
+                return Err(self.refusal(&what).temporary());
             }
         }
-        let ends_in = self.share(price, now);
-        let is_late =
-            |ends_in: Duration| ends_in.is_zero() || self.began.is_some() && ends_in <= self.margin(now, ends_in);
+        let ends_in = self.share(price, nodes, now);
+        let is_late = |ends_in: Duration| ends_in <= self.least(nodes, now, ends_in);
         if ends_in.is_some_and(is_late) {
-            let what = format!("the rest of the budget does not cover another {}", offer.machine_type);
+            let left = self.budget.usd.map(|usd| format!(" (${:.2})", (usd - self.usd(now)).max(0.0)));
+            let what = format!(
+                "the rest of the budget{} does not cover another {} for a pool of {nodes} nodes",
+                left.unwrap_or_default(),
+                offer.machine_type
+            );
             return Err(self.refusal(&what));
         }
         Ok(ends_in)
@@ -116,13 +112,13 @@ impl Account {
         launch: &LaunchId,
         number: MachineNumber,
         offer: &Offer,
+        nodes: u32,
         now: Instant,
     ) -> Result<Option<Duration>> {
-        let ends_in = self.allows(offer, now)?;
-        self.began.get_or_insert(now);
-        let ends = ends_in.and_then(|ends_in| now.checked_add(ends_in));
+        let ends_in = self.allows(offer, nodes, now)?;
+        self.began.get_or_insert((now, nodes));
         let usd_per_hour = offer.usd_per_hour.unwrap_or_default();
-        self.machines.insert(launch.clone(), Billed { number, usd_per_hour, since: now, ends });
+        self.machines.insert(launch.clone(), Billed { number, usd_per_hour, since: now });
         Ok(ends_in)
     }
 
@@ -130,14 +126,6 @@ impl Account {
     pub(crate) fn on_retired(&mut self, number: MachineNumber, now: Instant) {
         let left = self.machines.iter().filter(|(_, billed)| billed.number == number).map(|(launch, _)| launch.clone());
         left.collect::<Vec<_>>().iter().for_each(|launch| self.on_released(launch, now));
-    }
-
-    /// Records that a machine will end at this time, even if its share lasts longer. The machine
-    /// that takes its place may use the rest of the share.
-    pub(crate) fn on_ending(&mut self, launch: &LaunchId, at: Instant) {
-        if let Some(billed) = self.machines.get_mut(launch) {
-            billed.ends = billed.ends.map(|ends| ends.min(at));
-        }
     }
 
     /// Records that the launch started nothing, or that its machine is no longer paid for.
@@ -165,9 +153,8 @@ impl Account {
     /// How long the budget lasts with the present machines; `None` if it has no end or has not
     /// begun.
     pub(crate) fn lasts(&self, now: Instant) -> Option<Duration> {
-        let began = self.began?;
-        let elapsed = now.saturating_duration_since(began);
-        let time = self.budget.time().map(|time| time.saturating_sub(elapsed));
+        self.began?;
+        let time = self.budget.time().map(|time| time.saturating_sub(self.elapsed(now)));
         let rate = self.rate();
         let money = self.budget.usd.and_then(|usd| {
             let left = usd - self.usd(now);
@@ -180,14 +167,30 @@ impl Account {
         time.into_iter().chain(money).min()
     }
 
+    /// The pool ends now, because the rest of the budget does not cover a machine that it needs.
+    pub(crate) fn close(&mut self, error: Error) {
+        self.closed.get_or_insert(error);
+    }
+
+    /// Whether the budget is spent, so that nobody may keep a machine.
+    pub(crate) fn is_spent(&self, now: Instant) -> bool {
+        self.lasts(now) == Some(Duration::ZERO)
+    }
+
     /// When the pool must begin to end, so that its machines are gone before the budget is spent.
     pub(crate) fn ends_at(&self, now: Instant) -> Option<Instant> {
+        if self.closed.is_some() {
+            return Some(now);
+        }
         let lasts = self.lasts(now)?;
         now.checked_add(lasts.saturating_sub(self.margin(now, lasts)))
     }
 
-    /// The error of a pool whose budget is spent.
+    /// The error of a pool that ends because of its budget.
     pub(crate) fn exhausted(&self, now: Instant) -> Error {
+        if let Some(error) = &self.closed {
+            return error.clone();
+        }
         let Spent { usd, machine_hours, .. } = self.spent(now);
         let what = format!(
             "the pool's budget of {} is nearly spent: ${usd:.2} for {machine_hours:.2} machine hours",
@@ -197,22 +200,38 @@ impl Account {
     }
 
     /// The time after which a machine that is launched now must end by itself.
-    fn share(&self, price: f64, now: Instant) -> Option<Duration> {
-        let elapsed = self.began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began));
-        let time = self.budget.time().map(|time| time.saturating_sub(elapsed));
+    fn share(&self, price: f64, nodes: u32, now: Instant) -> Option<Duration> {
+        let time = self.budget.time().map(|time| time.saturating_sub(self.elapsed(now)));
         let money = self.budget.usd.filter(|_| price > 0.0).map(|usd| {
-            let reserved: f64 = self.machines.values().map(|billed| billed.reserves(now)).sum();
-            let left = (usd - self.usd(now) - reserved).max(0.0);
-            let shares = (f64::from(self.most) - self.machines.len() as f64).max(1.0);
-            seconds(left / shares / price * 3600.0)
+            let left = (usd - self.usd(now)).max(0.0);
+            seconds(left / f64::from(nodes.max(1)) / price * 3600.0)
         });
         time.into_iter().chain(money).min()
     }
 
+    /// For how long the rest of the budget must last with another machine: for half of the pool's
+    /// life, or for as long again as the pool takes to end. A pool that has grown spends more while
+    /// it ends, so a short life is no reason for it.
+    fn least(&self, nodes: u32, now: Instant, lasts: Duration) -> Duration {
+        match self.began {
+            None => Duration::ZERO,
+            Some((_, first)) if nodes > first => self.ending * 2,
+            Some(_) => self.half(now, lasts).min(self.ending * 2),
+        }
+    }
+
     /// The time that is kept for the end of the pool: at most half of a short budget.
     fn margin(&self, now: Instant, lasts: Duration) -> Duration {
-        let elapsed = self.began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began));
-        self.ending.min((elapsed + lasts) / 2)
+        self.ending.min(self.half(now, lasts))
+    }
+
+    /// Half of the pool's life, if it lasts for this time from now on.
+    fn half(&self, now: Instant, lasts: Duration) -> Duration {
+        (self.elapsed(now) + lasts) / 2
+    }
+
+    fn elapsed(&self, now: Instant) -> Duration {
+        self.began.map_or(Duration::ZERO, |(began, _)| now.saturating_duration_since(began))
     }
 
     fn rate(&self) -> f64 {
@@ -234,11 +253,6 @@ impl Billed {
     /// What the machine has cost so far.
     fn cost(&self, now: Instant) -> f64 {
         hours(now.saturating_duration_since(self.since)) * self.usd_per_hour
-    }
-
-    /// What the machine will cost from now until it ends by itself.
-    fn reserves(&self, now: Instant) -> f64 {
-        self.ends.map_or(0.0, |ends| hours(ends.saturating_duration_since(now)) * self.usd_per_hour)
     }
 }
 

@@ -27,11 +27,6 @@ impl Fleet {
         self.coming.len() as u32
     }
 
-    #[cfg(test)]
-    pub(crate) fn target(&self) -> u32 {
-        self.target
-    }
-
     /// Whether the pool has its target number of nodes, and no node comes or leaves.
     pub(crate) fn is_settled(&self) -> bool {
         self.coming.is_empty() && self.dismissing.is_empty() && !self.held && self.table.len() == self.members()

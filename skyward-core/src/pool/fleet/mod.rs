@@ -14,9 +14,11 @@ use self::membership::Successor;
 use self::table::Table;
 use crate::ids::{MachineNumber, NodeIndex, Rank};
 use crate::layout::Layout;
+use crate::spec::Nodes;
 
 pub(crate) mod account;
 pub(crate) mod autoscale;
+pub(crate) mod clock;
 pub(crate) mod launch;
 pub(crate) mod market;
 mod membership;
@@ -36,6 +38,8 @@ pub(crate) struct Fleet {
     due: BTreeSet<Rank>,
     /// The target number of nodes.
     target: u32,
+    /// The most nodes that the pool may have.
+    most: u32,
     /// Further machines that have no place yet, each with whether it is ready.
     coming: BTreeMap<MachineNumber, bool>,
     /// Machines that are being ended.
@@ -55,7 +59,7 @@ pub(crate) struct Fleet {
 impl Default for Fleet {
     /// A fleet without nodes, of a pool that does not run yet.
     fn default() -> Self {
-        Self::new(false, Layout::new(0), 0, Vec::new(), std::iter::empty())
+        Self::new(false, Layout::new(0), Nodes::fixed(0), Vec::new(), std::iter::empty())
     }
 }
 
@@ -65,7 +69,7 @@ impl Fleet {
     pub(crate) fn new(
         joined: bool,
         layout: Layout,
-        target: u32,
+        size: Nodes,
         nodes: Vec<MachineNumber>,
         coming: impl Iterator<Item = MachineNumber>,
     ) -> Self {
@@ -74,7 +78,8 @@ impl Fleet {
             layout,
             table: Table::new(nodes),
             due: BTreeSet::new(),
-            target,
+            target: size.wanted(),
+            most: size.most(),
             coming: coming.map(|machine| (machine, false)).collect(),
             dismissing: BTreeSet::new(),
             left: BTreeSet::new(),
@@ -83,6 +88,20 @@ impl Fleet {
             successors: BTreeMap::new(),
             unheired: BTreeMap::new(),
         }
+    }
+
+    /// The number of nodes that the pool should have: those that are there, and those that come.
+    pub(crate) fn target(&self) -> u32 {
+        self.target
+    }
+
+    /// The most nodes that the pool may have.
+    pub(crate) fn most(&self) -> u32 {
+        self.most
+    }
+
+    pub(crate) fn set_most(&mut self, nodes: u32) {
+        self.most = nodes;
     }
 
     /// All places, including those of nodes that are lost or have left.

@@ -19,6 +19,11 @@ impl Fleet {
         matches!(self.table.health(node), Some(Health::Up | Health::Away))
     }
 
+    /// Whether the pool has workers while nodes are lost. A world needs all of its nodes.
+    pub(crate) fn has_workers(&self) -> bool {
+        !self.joined && self.table.nodes().any(|node| self.is_kept(node))
+    }
+
     /// Whether all nodes of these workers are up.
     pub(crate) fn are_up(&self, workers: Workers) -> bool {
         match workers {
@@ -204,9 +209,10 @@ mod tests {
     use super::*;
     use crate::ids::MachineNumber;
     use crate::layout::Layout;
+    use crate::spec::Nodes;
 
     fn pool(nodes: u32, layout: Layout, joined: bool) -> Fleet {
-        Fleet::new(joined, layout, nodes, (0..nodes).map(MachineNumber).collect(), std::iter::empty())
+        Fleet::new(joined, layout, Nodes::fixed(nodes), (0..nodes).map(MachineNumber).collect(), std::iter::empty())
     }
 
     fn begun(steps: &[Step]) -> Vec<Repair> {

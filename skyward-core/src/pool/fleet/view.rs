@@ -44,12 +44,14 @@ impl Fleet {
 mod tests {
     use super::*;
     use crate::layout::Layout;
+    use crate::spec::Nodes;
 
     const NODE: NodeIndex = NodeIndex(1);
 
     #[test]
     fn a_lost_node_shows_its_cause_until_it_has_another_machine() {
-        let mut fleet = Fleet::new(false, Layout::new(1), 2, (0..2).map(MachineNumber).collect(), std::iter::empty());
+        let mut fleet =
+            Fleet::new(false, Layout::new(1), Nodes::fixed(2), (0..2).map(MachineNumber).collect(), std::iter::empty());
         assert!(!fleet.is_away(NODE) && fleet.loss(NODE).is_none());
         fleet.on_agent_away(NODE);
         assert!(fleet.is_away(NODE));
@@ -61,7 +63,8 @@ mod tests {
 
     #[test]
     fn a_node_drains_until_it_has_left_and_its_machine_is_shown_until_it_is_gone() {
-        let mut fleet = Fleet::new(false, Layout::new(1), 3, (0..3).map(MachineNumber).collect(), std::iter::empty());
+        let mut fleet =
+            Fleet::new(false, Layout::new(1), Nodes::fixed(3), (0..3).map(MachineNumber).collect(), std::iter::empty());
         fleet.set_target(1);
         assert!(fleet.is_draining(NODE) && !fleet.has_left(NODE));
         fleet.on_drained(NODE);

@@ -95,7 +95,7 @@ impl Agent {
             round_trip: Arc::clone(&round_trip),
         };
         let lease = shared.limits.lease;
-        let renew = renew(sender.clone(), Arc::clone(&requests), Arc::clone(&round_trip), lease);
+        let renew = renew(Arc::clone(shared), sender.clone(), Arc::clone(&requests), Arc::clone(&round_trip));
         let tasks = [
             crate::pool::spawn::spawn(renew).abort_handle(),
             write,
@@ -357,11 +357,16 @@ impl Drop for Listener {
     }
 }
 
-/// Renews the node's lease for as long as the connection lasts, and measures the round trip.
-async fn renew(sender: Sender, requests: Arc<Requests>, round_trip: Arc<RoundTrip>, lease: Duration) {
+/// Renews the node's lease for as long as the connection lasts and the budget is not spent, and
+/// measures the round trip.
+async fn renew(shared: Arc<Shared>, sender: Sender, requests: Arc<Requests>, round_trip: Arc<RoundTrip>) {
+    let lease = shared.limits.lease;
     // The first renewals follow each other quickly: the agent may be busy at one of them, and the
     // workers, which need the round trip, are ready after some tenths of a second.
     for pause in FIRST_PAUSES.into_iter().chain(repeat(lease / 4)) {
+        if !shared.is_paid() {
+            return;
+        }
         let sequence = requests.number();
         round_trip.on_ping(sequence, Instant::now());
         let ping = ToAgent::Ping { sequence, lease: lease.as_secs_f64() };

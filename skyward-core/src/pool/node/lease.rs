@@ -13,12 +13,13 @@ use crate::remote::{Command, Remote};
 
 /// Renews the lease until the future is dropped. A slow renewal is useful for as long as the lease
 /// lasts, and the next renewal does not wait for it, because it may be lost. Without a lease there
-/// is nothing to renew.
+/// is nothing to renew, and once the machine `is_paid` no more, nothing is renewed.
 pub(crate) async fn renew(
     remote: &dyn Remote,
     machine: &MachineId,
     folder: &str,
     lease: Option<Duration>,
+    is_paid: &(dyn Fn() -> bool + Sync),
 ) -> Infallible {
     let Some(lease) = lease else { return std::future::pending().await };
     let pause = lease / 4;
@@ -30,7 +31,11 @@ pub(crate) async fn renew(
     loop {
         tokio::select! {
             biased;
-            _ = ticks.tick() => renewals.push(remote.run(&touch, &|_| {})),
+            _ = ticks.tick() => {
+                if is_paid() {
+                    renewals.push(remote.run(&touch, &|_| {}));
+                }
+            }
             // Collects every renewal that ends, also successful ones: the other renewals proceed
             // only while they are polled, and one of them may be opening the connection for all of
             // them.
@@ -100,7 +105,7 @@ mod tests {
         let lease = Duration::from_secs(8);
         let remote = Slow(lease / 2, Mutex::default());
         let begin = Instant::now();
-        let _ = timeout(lease * 4, renew(&remote, &MachineId::new("one"), "/one", Some(lease))).await;
+        let _ = timeout(lease * 4, renew(&remote, &MachineId::new("one"), "/one", Some(lease), &|| true)).await;
         let done = remote.1.into_inner().unwrap();
         let times = [&[begin], &done[1..], &[Instant::now()]].concat();
         let longest = times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
@@ -154,7 +159,7 @@ mod tests {
         let lease = Duration::from_secs(8);
         let remote = Stepwise::default();
         let begin = Instant::now();
-        let _ = timeout(lease, renew(&remote, &MachineId::new("one"), "/one", Some(lease))).await;
+        let _ = timeout(lease, renew(&remote, &MachineId::new("one"), "/one", Some(lease), &|| true)).await;
         let done = remote.0.into_inner().unwrap().1;
         // The second renewal began with the second tick, and its steps take one second without
         // interruption.

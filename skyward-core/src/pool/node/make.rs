@@ -147,10 +147,11 @@ impl Recipe {
         };
         // Without a keeper, nothing checks the lease until there is an agent.
         let lease = provider.capabilities().keeper.then_some(limits.lease);
+        let is_paid = || shared.is_paid();
         let made = tokio::select! {
             biased;
             made = make => made,
-            never = renew(remote.as_ref(), &machine.id, &place.folder, lease) => match never {},
+            never = renew(remote.as_ref(), &machine.id, &place.folder, lease, &is_paid) => match never {},
         };
         let (ready, agent) = made.map_err(|error: Error| {
             steps.on_failure();

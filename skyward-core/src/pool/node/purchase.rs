@@ -12,6 +12,7 @@ use crate::event::PoolEvent;
 use crate::ids::{Attempt, LaunchId, MachineNumber, NodeIndex, OfferId};
 use crate::pool::calls::shared::Shared;
 use crate::pool::custody::cleanup::Cleanup;
+use crate::pool::fleet::clock;
 use crate::pool::fleet::launch::Launch;
 use crate::pool::fleet::market::{Market, Next};
 use crate::provider::{Checked, Labels, LaunchBatch, LaunchRequest, Machine, Offer, Provider};
@@ -162,10 +163,11 @@ impl Purchases {
         launches: &[Launch],
         offer: &Offer,
     ) -> Result<Vec<Bought>> {
-        let now = Instant::now();
+        let (now, nodes) = (Instant::now(), wanted(shared));
         let mut requests = Vec::new();
         for launch in launches {
-            let ends_in = shared.account().admit(&launch.id(&shared.pool), launch.machine, offer, now.into_std());
+            let id = launch.id(&shared.pool);
+            let ends_in = shared.account().admit(&id, launch.machine, offer, nodes, clock::now());
             match ends_in {
                 Ok(ends_in) => requests.push(self.request(shared, *launch, ends_in)),
                 Err(error) => {
@@ -213,13 +215,13 @@ impl Purchases {
         on_wait: &(dyn Fn(&Error) + Sync),
     ) -> Result<Offer> {
         loop {
-            let now = Instant::now().into_std();
+            let (now, nodes) = (Instant::now().into_std(), wanted(shared));
             let (next, objection) = {
                 // The order of the two locks; nowhere else are both held.
                 let mut market = lock(&self.market);
                 let account = shared.account();
                 let objection = Mutex::new(None);
-                let next = market.next(now, |offer| match account.allows(offer, now) {
+                let next = market.next(now, |offer| match account.allows(offer, nodes, clock::now()) {
                     Ok(_) => true,
                     Err(error) => {
                         lock(&objection).get_or_insert(error);
@@ -251,8 +253,8 @@ impl Purchases {
         launch: Launch,
         offer: &Offer,
     ) -> Result<Bought> {
-        let (id, now) = (launch.id(&shared.pool), Instant::now());
-        let ends_in = shared.account().admit(&id, launch.machine, offer, now.into_std())?;
+        let (id, nodes, now) = (launch.id(&shared.pool), wanted(shared), Instant::now());
+        let ends_in = shared.account().admit(&id, launch.machine, offer, nodes, clock::now())?;
         shared.spending.notify_one();
         let batch = LaunchBatch::one(offer.clone(), self.request(shared, launch, ends_in));
         cleanup.on_asked(id);
@@ -307,6 +309,11 @@ fn may_be_made(error: &Error) -> bool {
     let unsure =
         error.refusal().is_none() && (error.status() == ErrorStatus::Temporary || error.kind() == ErrorKind::Timeout);
     again || unsure
+}
+
+/// The number of nodes that are there and coming.
+fn wanted(shared: &Shared) -> u32 {
+    shared.lock().fleet.target()
 }
 
 /// The machine of a launch, if the provider lists it.

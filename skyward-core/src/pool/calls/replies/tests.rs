@@ -15,7 +15,7 @@ use crate::pool::fleet::Fleet;
 use crate::pool::metrics::Metrics;
 use crate::provider::{Facts, Machine, Place};
 use crate::scheduler::Scheduler;
-use crate::spec::{Limits, Secrets};
+use crate::spec::{Limits, Nodes, Secrets};
 use crate::worker::link::{Reader, Writer, link};
 use crate::worker::message::ToAgent;
 
@@ -33,7 +33,7 @@ pub(crate) fn pool() -> Arc<Shared> {
     shared.act(|state, now| {
         state.scheduler = Scheduler::new(1, 1, false, limits);
         state.workers = vec![WorkerSlot::new(LIFE, limits.max_frame_bytes)];
-        state.fleet = Fleet::new(false, Layout::new(1), 1, vec![MachineNumber(0)], std::iter::empty());
+        state.fleet = Fleet::new(false, Layout::new(1), Nodes::fixed(1), vec![MachineNumber(0)], std::iter::empty());
         let place = Arc::new(Place::new("", ""));
         state.nodes =
             vec![NodeRow { machine: Arc::new(machine(shared.pool.clone())), place, agent: None, environment: None }];

@@ -4,13 +4,14 @@ use super::*;
 use crate::ids::Rank;
 use crate::layout::Layout;
 use crate::pool::fleet::step::{Job, Repair, Workers};
+use crate::spec::Nodes;
 
 fn machines(numbers: &[u32]) -> Vec<MachineNumber> {
     numbers.iter().copied().map(MachineNumber).collect()
 }
 
 fn pool(joined: bool, nodes: u32) -> Fleet {
-    Fleet::new(joined, Layout::new(1), nodes, (0..nodes).map(MachineNumber).collect(), std::iter::empty())
+    Fleet::new(joined, Layout::new(1), Nodes::fixed(nodes), (0..nodes).map(MachineNumber).collect(), std::iter::empty())
 }
 
 fn launch(machine: u32) -> Step {
