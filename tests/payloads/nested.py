@@ -116,10 +116,35 @@ def held(gate: str, number: int) -> int:
     return number
 
 
+def held_once(gate: str) -> int:
+    """A task that ends when a file is there."""
+    return held(gate, 1)
+
+
 def gated(gate: str) -> int:
     """Nine calls that end when a file is there."""
     futures = [sky.submit(held, gate, number) for number in range(9)]
     return sum(future.result() for future in futures)
+
+
+def alone(how: str) -> str:
+    """A call that no other worker takes."""
+    if how == "timeout":
+        return str(sky.options(timeout=60).submit(square, 3).result())
+    if how == "deadline":
+        return str(sky.submit(square, 3).result(timeout=60))
+    if how == "hidden":
+        future = sky.submit(square, 3)
+        concurrent.futures.wait([future])
+        return str(future.result())
+    if how == "overrun":
+        future = sky.options(timeout=0.5).submit(time.sleep, 60.0)
+    else:
+        future = sky.options(help=False, queue_timeout=0.5).submit(square, 3)
+    try:
+        return str(future.result())
+    except (TimeoutError, sky.CallError) as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def tree(folder: str) -> int:

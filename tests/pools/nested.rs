@@ -125,6 +125,43 @@ async fn calls_recurse_and_reach_every_worker() {
 }
 
 #[tokio::test]
+async fn a_call_that_no_other_worker_takes_runs_on_its_callers_worker_and_its_timeouts_fire() {
+    let folder = Folder::new();
+    for (workers, elsewhere) in
+        [(2, "TimeoutError: the task was not started within"), (1, "CallError: the call must not run")]
+    {
+        let gate = folder.gate(&format!("open{workers}"));
+        pool(1)
+            .workers_per_node(workers)
+            .scope(async |pool| {
+                let others = async {
+                    let held = (1..workers).map(|_| nested::<i64>("held_once", "gate", gate.clone()));
+                    soon("the other workers", pool.map(held)).await
+                };
+                let callers = async {
+                    until("the other workers are busy", || pool.status().running == workers as usize - 1).await;
+                    for (how, said) in [
+                        ("timeout", "9"),
+                        ("deadline", "9"),
+                        ("hidden", "9"),
+                        ("overrun", "TimeoutError: the task ran longer than its timeout"),
+                        ("elsewhere", elsewhere),
+                    ] {
+                        let got = soon(how, nested::<String>("alone", "how", how).run(pool)).await?;
+                        assert!(got.starts_with(said), "{how} on {workers} workers: {got}");
+                    }
+                    folder.open(&format!("open{workers}"));
+                    Ok::<_, skyward::error::Error>(())
+                };
+                let (others, callers) = tokio::join!(others, callers);
+                others.and(callers)
+            })
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
 async fn an_exception_of_a_call_is_raised_in_its_caller_with_its_remote_traceback() {
     let told = pool(1).workers_per_node(2).scope(async |pool| plain::<Vec<String>>("raised").run(pool).await).await;
     let told = told.unwrap();

@@ -17,6 +17,8 @@ _KERAS: Final = "keras.src.backend.common.global_state"
 """The module with what Keras keeps for each thread."""
 _NUMBERS: Final = "object_name_uids"
 """There, how many layers without a name there are of each kind."""
+_RANDOM: Final = ("global_random_seed", "global_seed_generator")
+"""There, the seed, and what draws from it."""
 _DISTRIBUTION: Final = "distribution"
 
 _has_begun = False
@@ -58,8 +60,9 @@ class Apart:
 
     def __enter__(self) -> None:
         state = sys.modules.get(_KERAS)
-        self._before = {name: state and state.get_global_attribute(name) for name in (_NUMBERS, _DISTRIBUTION)}
-        _put({_NUMBERS: None})
+        names = (_NUMBERS, *_RANDOM, _DISTRIBUTION)
+        self._before = {name: state and state.get_global_attribute(name) for name in names}
+        _put(dict.fromkeys((_NUMBERS, *_RANDOM)))
 
     def __exit__(self, *_: object) -> None:
         _put(self._before)

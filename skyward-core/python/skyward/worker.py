@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from . import _head_port, _hooks, _keys, _layouts, _state, _strays, _wire, _world
+from . import _head_port, _hooks, _keys, _layouts, _seeds, _state, _strays, _wire, _world
 from ._alarm import TIMER, Alarm
 from ._complaint import complain
 from ._conceal import conceal
@@ -175,6 +175,7 @@ class Worker(Interrupts):
         session.running = identity
         gang = run.gang
         _state.gang, _state.attempt, _state.depth = gang is not None, gang and gang[:2], run.depth or 0
+        _seeds.root = None
         ranks = 1 if gang is None else gang[2]
         if ranks != _state.ranks:
             _state.ranks = ranks

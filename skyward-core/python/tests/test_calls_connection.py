@@ -117,6 +117,20 @@ def do_timeout():
     assert not future.cancel()
     return "timed out"
 
+def do_deadline(how, folder):
+    future, other = sky.submit(double, 4), sky.submit(double, 5)
+    try:
+        if how == "result":
+            future.result(timeout=1)
+        elif how == "wait":
+            assert sky.wait([future], timeout=1) == (set(), {future})
+            raise TimeoutError
+        else:
+            list(sky.as_completed([future], timeout=1))
+    except TimeoutError:
+        open(folder + "/over", "w").close()
+    return other.result()
+
 def do_close():
     for descriptor in os.listdir("/proc/self/fd"):
         descriptor = int(descriptor)
@@ -541,6 +555,21 @@ def test_timeouts_and_cancels_of_the_caller(node: Node) -> None:
     assert caller.calls.expect(_wire.DROP)[0][2] == call
     caller.fail(call, "cancelled")
     assert caller.value() == "timed out"
+
+
+@pytest.mark.parametrize("what", ["result", "wait", "as_completed"])
+def test_a_wait_with_a_deadline_runs_no_call_and_returns_at_its_deadline(node: Node, tmp_path: Path, what: str) -> None:
+    caller = Caller(node, what="deadline", how=what, folder=str(tmp_path))
+    caller.submitted()
+    other, _, body = caller.submitted()
+    # It was chosen for a wait without a deadline.
+    caller.help(1, body)
+    assert caller.calls.expect(_wire.REFUSE)[0][2] == 1
+    until((tmp_path / "over").exists)
+    caller.waits()
+    caller.help(2, body)
+    caller.answer(other, caller.helped(2))
+    assert caller.value() == 10
 
 
 @pytest.mark.parametrize("all", [False, True])

@@ -245,7 +245,7 @@ def test_items_that_are_too_large_together_are_sent_apart(node: Node) -> None:
     sizes: list[int] = []
     while sum(sizes) < 104:
         head, body = calls.expect(_wire.SUBMIT)
-        batch, arguments, _ = loads(body)
+        batch, arguments, *_ = loads(body)
         results = batch(*arguments)
         sizes.append(len(results[0]))
         calls.send(_wire.OUTCOME, head[2], True, 1, body=bytes(dumps(results, b"\0")))

@@ -142,7 +142,7 @@ def do_finalizer():
     try:
         for number in range(300):
             Ends()
-            assert sky.submit(double, number).result(timeout=20) == 2 * number
+            assert sky.submit(double, number).result() == 2 * number
     finally:
         gc.set_threshold(700)
     return len(said) > 0
@@ -159,11 +159,13 @@ def do_processes():
 def do_options():
     sky.options(retry=sky.Retry(crash=0), timeout=5).submit(double, 1)
     sky.options().submit(double, 2)
+    sky.options(queue_timeout=7, help=False).submit(double, 3)
     return "sent"
 
 def do_bad_options():
     said = []
     for make in (lambda: sky.options(retry=3), lambda: sky.options(timeout=0),
+                 lambda: sky.options(queue_timeout=-1), lambda: sky.options(help=0),
                  lambda: sky.options(retry=sky.Retry(crash=-1)), lambda: sky.options(retry=sky.Retry(preempted=True)),
                  lambda: sky.map(double), lambda: sky.map(double, [1], chunksize="many"),
                  lambda: sky.map(double, [1], window=0), lambda: sky.wait([1]),
@@ -285,12 +287,14 @@ def test_options_are_sent(node: Node) -> None:
     retry = {"crash": 0, "out_of_memory": 1, "node_lost": 2, "preempted": 5}
     assert calls.expect(_wire.SUBMIT)[0][5] == {**retry, "timeout": 5.0}
     assert calls.expect(_wire.SUBMIT)[0][5] is None
+    assert calls.expect(_wire.SUBMIT)[0][5] == {"queue_timeout": 7.0, "help": False}
     assert worker.outcome(run)[1] == "sent"
 
 
 def test_options_are_checked(make_pool: Callable[..., Pool]) -> None:
-    kinds = ["TypeError", "ValueError", "ValueError", "ValueError", "TypeError", "ValueError", "ValueError"]
-    assert make_pool().call(what="bad_options") == [*kinds, "TypeError", "ValueError"]
+    options = ["TypeError", "ValueError", "ValueError", "TypeError", "ValueError", "ValueError"]
+    functions = ["TypeError", "ValueError", "ValueError", "TypeError", "ValueError"]
+    assert make_pool().call(what="bad_options") == options + functions
 
 
 TRAIN = """

@@ -136,7 +136,7 @@ def main(what):
             sys.settrace(trace)
             # Another array each time, for the store.
             array = np.full(40_000, 2.0 + place)
-            assert sky.submit(doubled, array, place).result(timeout=60) == (2 + place) * place
+            assert sky.submit(doubled, array, place).result() == (2 + place) * place
             sys.settrace(None)
             if reached:
                 quiet.append(line)
@@ -145,7 +145,7 @@ def main(what):
         worker.session.cancelled = worker.runner.interrupted = worker.hub.stack[0].interrupted = False
         assert not worker.hub.lock._is_owned()
         assert len(worker.hub.stack) == 1 and worker.hub.main_wait is None, place
-        assert sky.submit(double, place).result(timeout=20) == 2 * place, place
+        assert sky.submit(double, place).result() == 2 * place, place
     return [place, quiet]
 """
 

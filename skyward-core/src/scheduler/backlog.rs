@@ -50,7 +50,6 @@ impl Scheduler {
             } else if let Some(rank) = self.backlog.looks.pop_front() {
                 1 + self.look(now, rank)
             } else {
-                self.rescue_on(now);
                 return false;
             };
             left = left.saturating_sub(done);

@@ -9,7 +9,8 @@ use crate::ids::TaskId;
 use crate::payload::{Target, TaskOptions};
 
 impl Scheduler {
-    /// Takes a call that the running task `parent`, its caller, makes. Any worker may run the call.
+    /// Takes a call that the running task `parent`, its caller, makes. Any worker may run the call;
+    /// without `help`, any worker that runs none of its callers.
     ///
     /// A call ends no later than the try of its caller.
     ///
@@ -18,9 +19,16 @@ impl Scheduler {
     /// - the error that the pool has failed with, when it takes no tasks;
     /// - [`ErrorKind::Cancelled`] when the caller does not run, or has been cancelled;
     /// - [`ErrorKind::InvalidSpec`] when the caller belongs to a gang, or has 64 callers above it;
-    /// - [`ErrorKind::QueueTimeout`], which is temporary, when the pool has
+    /// - [`ErrorKind::InvalidSpec`], which is temporary, when the pool has
     ///   [`Limits::max_calls`](crate::spec::Limits::max_calls) calls without an outcome.
-    pub fn submit_call(&mut self, now: Instant, id: TaskId, parent: TaskId, options: TaskOptions) -> Result<()> {
+    pub fn submit_call(
+        &mut self,
+        now: Instant,
+        id: TaskId,
+        parent: TaskId,
+        options: TaskOptions,
+        help: bool,
+    ) -> Result<()> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -40,14 +48,14 @@ impl Scheduler {
         }
         if self.families.open() >= self.limits.max_calls {
             let what = format!("the tasks of the pool have made {} calls that have no outcome", self.families.open());
-            return Err(Error::new(ErrorKind::QueueTimeout, what)
+            return Err(Error::new(ErrorKind::InvalidSpec, what)
                 .temporary()
                 .with_hint("wait for the results of some calls before making more, or raise `Limits::max_calls`"));
         }
         let is_first = caller.family.is_none();
         // Large arguments of a call are in the store, so the call itself is small.
         self.insert(id, Target::Any, options, Shape::default(), None);
-        self.join_family(id, parent);
+        self.join_family(id, parent, help);
         self.enqueue(id);
         let worker = &mut self.workers[rank.0 as usize];
         worker.long = true;
@@ -57,7 +65,7 @@ impl Scheduler {
         }
         self.refresh(rank);
         self.wait(now, id);
-        self.stir(now);
+        self.arm_fallback(now);
         self.place(now, id);
         self.offer(now, id);
         Ok(())
@@ -82,7 +90,7 @@ impl Scheduler {
         self.queue_front(id);
         self.wait(now, id);
         if is_call {
-            self.stir(now);
+            self.arm_fallback(now);
         }
     }
 }

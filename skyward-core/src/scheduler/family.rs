@@ -20,15 +20,28 @@ pub(super) struct Family {
     pub(super) parent: TaskId,
     /// The depth of its calls.
     depth: u32,
-    /// Waiting calls: those that a caller may help with at any time, and those that a caller helps
-    /// with only when nothing else is left.
-    queued: [List; 2],
+    /// Waiting calls, by [`Help`].
+    queued: [List; 4],
     /// All calls of the family.
     open: BTreeSet<TaskId>,
     /// The families of its calls that make calls themselves.
     below: BTreeSet<FamilyId>,
     /// Whether the parent's try is over, which ends the calls too.
     ended: bool,
+}
+
+/// When the worker of a caller may run a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Help {
+    /// Whenever its main thread waits.
+    Anytime,
+    /// When the call falls back. The call has a timeout, and if it ignores the interrupt, it ends
+    /// its worker.
+    Late,
+    /// When the call falls back and no worker is being started. The call has ended a worker.
+    Last,
+    /// Never.
+    Never,
 }
 
 /// The number of a family.
@@ -41,8 +54,10 @@ pub(super) struct Call {
     pub(super) family: FamilyId,
     pub(super) parent: TaskId,
     pub(super) depth: u32,
-    /// Whether the call has ended a worker: no caller helps with it while there is another way.
+    /// Whether the call has ended a worker.
     pub(super) risky: bool,
+    /// Whether the workers of its callers may run the call.
+    pub(super) help: bool,
 }
 
 /// All families.
@@ -78,14 +93,14 @@ impl Families {
         self.callers.iter().filter_map(|(_, _, family)| self.table.get(family))
     }
 
-    /// The deepest waiting call in this family and the families below it that a caller may help
-    /// with at any time.
-    pub(super) fn deepest_below(&self, top: FamilyId) -> Option<TaskId> {
+    /// The deepest waiting call in this family and those below it that a caller's worker may run, if
+    /// it may run calls up to `most`.
+    pub(super) fn deepest_below(&self, top: FamilyId, most: Help) -> Option<TaskId> {
         let mut deepest: Option<(Reverse<u32>, TaskId, TaskId)> = None;
         let mut left = vec![top];
         while let Some(family) = left.pop().and_then(|family| self.table.get(&family)) {
             left.extend(&family.below);
-            if let Some(id) = family.queued[HELPABLE].front() {
+            if let Some(id) = family.helpable(most) {
                 let found = (Reverse(family.depth), family.parent, id);
                 deepest = Some(deepest.map_or(found, |deepest| deepest.min(found)));
             }
@@ -109,9 +124,9 @@ impl Family {
         self.queued.iter().filter_map(List::front).min()
     }
 
-    /// The call to help with when nothing else is left.
-    pub(super) fn safest(&self) -> Option<TaskId> {
-        self.queued[HELPABLE].front().or(self.queued[1 - HELPABLE].front())
+    /// The waiting call that a caller's worker runs first, if it may run calls up to `most`.
+    pub(super) fn helpable(&self, most: Help) -> Option<TaskId> {
+        self.queued[..=most as usize].iter().find_map(List::front)
     }
 
     fn len(&self) -> usize {
@@ -125,7 +140,7 @@ impl Family {
 
 impl Scheduler {
     /// Puts a call into the family of its caller's try. The first call makes the family.
-    pub(super) fn join_family(&mut self, id: TaskId, parent: TaskId) {
+    pub(super) fn join_family(&mut self, id: TaskId, parent: TaskId, help: bool) {
         let Some(caller) = self.tasks.get_mut(&parent) else { return };
         let (above, depth) = (caller.call.map(|call| call.family), caller.depth() + 1);
         let is_new = caller.family.is_none();
@@ -140,7 +155,7 @@ impl Scheduler {
         members.open.insert(id);
         self.families.open += 1;
         if let Some(task) = self.tasks.get_mut(&id) {
-            task.call = Some(Call { family, parent, depth, risky: false });
+            task.call = Some(Call { family, parent, depth, risky: false, help });
         }
         if is_new {
             self.refresh_runner(parent);
@@ -191,7 +206,7 @@ impl Scheduler {
             self.backlog.orphans.push_back(id);
             self.refresh_runner(parent);
         }
-        self.disarm_rescue();
+        self.disarm_fallback();
     }
 
     /// Ends the next call of a family whose caller's try is over.
@@ -220,7 +235,7 @@ impl Scheduler {
 
     pub(super) fn queue_call(&mut self, id: TaskId, add: fn(&mut List, &mut TaskTable<TaskState>, TaskId)) {
         let Some(task) = self.tasks.get(&id) else { return };
-        let (Some(call), list) = (task.call, task.list()) else { return };
+        let (Some(call), list) = (task.call, task.help() as usize) else { return };
         let Some(family) = self.families.table.get_mut(&call.family) else { return };
         debug_assert!(!family.ended, "a call of a try that is over does not wait");
         add(&mut family.queued[list], &mut self.tasks, id);
@@ -230,7 +245,7 @@ impl Scheduler {
 
     pub(super) fn unqueue_call(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get(&id) else { return };
-        let (Some(call), list) = (task.call, task.list()) else { return };
+        let (Some(call), list) = (task.call, task.help() as usize) else { return };
         let Some(family) = self.families.table.get_mut(&call.family) else { return };
         family.queued[list].remove(&mut self.tasks, id);
         if family.ended {
@@ -240,7 +255,7 @@ impl Scheduler {
         if family.len() == 0 {
             self.families.callers.remove(&family.key(call.family));
         }
-        self.disarm_rescue();
+        self.disarm_fallback();
     }
 
     /// The callers above a task, the nearest first.
@@ -284,20 +299,16 @@ impl TaskState {
         self.call.map_or(0, |call| call.depth)
     }
 
-    /// Whether a caller may help with the call at any time. If the call ignores an interrupt, or
-    /// ends its worker, the caller ends too.
-    pub(super) fn is_helpable(&self) -> bool {
-        self.options.timeout.is_none() && self.call.is_some_and(|call| !call.risky)
-    }
-
-    /// The list of its family in which the call waits.
-    fn list(&self) -> usize {
-        if self.is_helpable() { HELPABLE } else { 1 - HELPABLE }
+    /// When the worker of a caller may run the call: what ends the call may end the caller too.
+    pub(super) fn help(&self) -> Help {
+        match self.call {
+            Some(Call { help: true, risky: false, .. }) if self.options.timeout.is_none() => Help::Anytime,
+            Some(Call { help: true, risky: false, .. }) => Help::Late,
+            Some(Call { help: true, risky: true, .. }) => Help::Last,
+            Some(Call { help: false, .. }) | None => Help::Never,
+        }
     }
 }
-
-/// The index of the family's list with the calls that a caller may help with at any time.
-const HELPABLE: usize = 0;
 
 /// The invariants of families.
 #[cfg(any(test, debug_assertions))]

@@ -7,6 +7,7 @@
 
 use std::time::Instant;
 
+use super::family::Help;
 use super::state::{Place, Worker};
 use super::{Action, Scheduler};
 use crate::ids::{Rank, TaskId};
@@ -44,7 +45,7 @@ impl Scheduler {
             self.tasks.remove(&id);
         } else {
             self.queue_again(now, id);
-            self.rescue.end();
+            self.fallback.end();
             self.place(now, id);
             self.offer(now, id);
         }
@@ -61,7 +62,6 @@ impl Scheduler {
         self.nodes[worker.node].on_returned();
         self.barren_restarts = 0;
         self.disarm(id);
-        self.stir(now);
         self.refresh(rank);
         self.settle(now, id, outcome);
         self.take_up(now, rank);
@@ -83,25 +83,37 @@ impl Scheduler {
     /// waits helps.
     pub(super) fn offer(&mut self, now: Instant, id: TaskId) {
         let Some(task) = self.tasks.get(&id) else { return };
-        if task.place != Place::Queue || !task.is_helpable() || self.is_orphan(id) {
+        if task.place != Place::Queue || task.call.is_none() || self.is_orphan(id) {
             return;
         }
+        let is_helpable = task.help() == Help::Anytime;
         let waits = |caller: TaskId| self.runner(caller).filter(|rank| self.waits_in(*rank) == Some(caller));
-        let found = self.above(id).find_map(waits);
-        if let Some(rank) = found {
-            self.unqueue(id);
-            self.give(now, rank, id, false);
+        let found = self.above(id).find_map(waits).filter(|_| is_helpable);
+        match found {
+            Some(rank) => {
+                self.unqueue(id);
+                self.give(now, rank, id, false);
+            }
+            None => self.fall_back_at_once(now, id),
         }
     }
 
     /// Makes a waiting worker help with the deepest call that it may help with.
     pub(super) fn help(&mut self, now: Instant, rank: Rank) {
-        let Some(frame) = self.waits_in(rank) else { return };
-        let Some(family) = self.tasks.get(&frame).and_then(|task| task.family) else { return };
-        if let Some(id) = self.families.deepest_below(family) {
-            self.unqueue(id);
-            self.give(now, rank, id, false);
+        match self.helpable_on(rank) {
+            Some(id) => {
+                self.unqueue(id);
+                self.give(now, rank, id, false);
+            }
+            None => self.take_fallback(now, rank),
         }
+    }
+
+    /// The deepest call that a waiting worker may help with.
+    fn helpable_on(&self, rank: Rank) -> Option<TaskId> {
+        let frame = self.waits_in(rank)?;
+        let family = self.tasks.get(&frame).and_then(|task| task.family)?;
+        self.families.deepest_below(family, Help::Anytime)
     }
 
     /// Makes a worker help with a call.
@@ -118,7 +130,6 @@ impl Scheduler {
         }
         self.actions.push(Action::Help { rank, task: id, attempt, within });
         self.started(now, rank, id);
-        self.stir(now);
         self.refresh(rank);
     }
 
@@ -147,8 +158,8 @@ impl Scheduler {
         self.refresh(rank);
     }
 
-    /// A task's worker was lost while it helped: during the task's next tries, the worker helps
-    /// only when nothing else is left.
+    /// A task's worker was lost while it helped: during the task's next tries, calls run there only
+    /// when they fall back.
     pub(super) fn leave_alone(&mut self, id: TaskId) {
         if let Some(task) = self.tasks.get_mut(&id) {
             task.alone = true;
@@ -222,11 +233,7 @@ impl Scheduler {
         }
         worker.asides.iter().for_each(|id| self.check_helped(rank, *id, worker.sent.front()));
         assert!(worker.long || !self.has_caller(rank), "rank {rank} runs a caller that is not long: {self:?}");
-        if let Some(family) = self.waits_in(rank).and_then(|frame| self.tasks.get(&frame)).and_then(|task| task.family)
-            && !self.has_work()
-        {
-            assert_eq!(self.families.deepest_below(family), None, "rank {rank} could help: {self:?}");
-        }
+        assert!(self.has_work() || self.helpable_on(rank).is_none(), "rank {rank} could help: {self:?}");
     }
 
     /// An abandoned call may have lost its callers.

@@ -15,7 +15,8 @@
 //!   counts as lost.
 //! - A call that a running task makes is a task for any worker. It ends no later than the try of
 //!   its caller. A free worker takes calls before other tasks: the deepest calls first, then those
-//!   of the oldest caller. A task without a caller that has waited for a second goes before calls.
+//!   of the oldest caller. Once a task without a caller has waited for a second, tasks and calls
+//!   take turns.
 //!   Neither a waiting gang nor a held world holds calls back: the tasks that the gang or the world
 //!   waits for may wait for those calls.
 //! - No task is sent to a worker behind a caller, and tasks that were sent there before are
@@ -23,15 +24,15 @@
 //! - A worker whose main thread waits for calls of its own task helps with one of them
 //!   (`helping.rs`), except for calls that could end the worker: a call with a timeout, and a call
 //!   that has ended a worker before.
-//! - When calls wait, no worker is free, and everything that runs waits for calls, one call is
-//!   rescued (`rescue.rs`): its caller's worker runs it, on another thread unless the main thread
-//!   reports that it waits.
+//! - Any call that no worker has taken within a short time falls back (`fallback.rs`): its caller's
+//!   worker runs it, on another thread unless the main thread reports that it waits.
 //! - A draining node runs the tasks that it has and those submitted for it by name, and takes no
 //!   others. A resizing world first finishes the gangs that it has, and takes no others.
 
 mod action;
 mod backlog;
 mod calls;
+mod fallback;
 mod family;
 mod gang;
 mod helping;
@@ -43,7 +44,6 @@ pub mod policy;
 mod queue;
 mod queue_timeout;
 mod recall;
-mod rescue;
 #[cfg(any(test, debug_assertions))]
 mod sanity;
 mod size;
@@ -158,7 +158,7 @@ impl Scheduler {
                 state::Timer::Recall(rank) => self.on_recall_timer(now, rank),
                 state::Timer::Again(rank, id) => self.on_still_running(now, rank, id),
                 state::Timer::Grace(rank, id) => self.on_grace_over(rank, id),
-                state::Timer::Rescue => self.on_rescue_timer(now),
+                state::Timer::Fallback => self.on_fallback_timer(now),
             }
         }
     }

@@ -112,9 +112,9 @@ impl Scheduler {
             && !self.tasks.get(last).is_some_and(alone)
     }
 
-    /// Takes the next task that this worker may run. That is a call, unless there is none or the
-    /// oldest other task has waited for long. The other task must have come before every waiting
-    /// gang.
+    /// Takes the next task that this worker may run. That is a call, unless there is none, or it is
+    /// the turn of another task that has waited for long. The other task must have come before every
+    /// waiting gang.
     fn next_for(&mut self, now: Instant, rank: Rank) -> Option<TaskId> {
         if self.failed.is_some() {
             return None;
@@ -131,8 +131,15 @@ impl Scheduler {
             let since = self.tasks.get(&id).and_then(|task| task.since);
             since.is_some_and(|since| now.saturating_duration_since(since) >= LATE)
         };
-        let call = self.families.first_queued().filter(|_| !draining && !cordoned && !root.is_some_and(late));
-        let next = call.or(root)?;
+        let call = self.families.first_queued().filter(|_| !draining && !cordoned);
+        let next = match (call, root) {
+            (Some(call), Some(root)) if late(root) => {
+                let took_root = &mut self.workers[rank.0 as usize].took_root;
+                *took_root = !*took_root;
+                if *took_root { root } else { call }
+            }
+            (call, root) => call.or(root)?,
+        };
         self.unqueue(next);
         Some(next)
     }
@@ -164,5 +171,5 @@ fn queue_of<'a>(
     }
 }
 
-/// A task without a caller that has waited for this long goes before calls.
+/// A task without a caller that has waited for this long takes turns with calls.
 const LATE: Duration = Duration::from_secs(1);

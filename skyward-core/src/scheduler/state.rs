@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use super::Action;
 use super::backlog::Backlog;
+use super::fallback::Fallback;
 use super::family::{Call, Families, FamilyId};
 use super::gang::Gang;
 use super::interrupt::Interrupt;
 use super::nodes::Record;
 use super::policy::{Average, long};
-use super::rescue::Rescue;
 use super::table::{Linked, Links, List, TaskTable};
 use super::tries::Tries;
 use crate::error::Error;
@@ -34,7 +34,7 @@ pub struct Scheduler {
     pub(super) gang_table: TaskTable<Gang>,
     /// The calls of running tasks.
     pub(super) families: Families,
-    pub(super) rescue: Rescue,
+    pub(super) fallback: Fallback,
     /// Workers that take more tasks, the least busy first.
     pub(super) open: BTreeSet<(usize, Rank)>,
     pub(super) counts: Counts,
@@ -80,6 +80,8 @@ pub(super) struct Worker {
     /// The task within which the main thread waits for calls, unless it runs a call in the
     /// meantime.
     pub(super) waits: Option<TaskId>,
+    /// Whether the worker last took a task without a caller while calls waited.
+    pub(super) took_root: bool,
     /// When the first task began.
     pub(super) began: Option<Instant>,
     /// Tasks that wait for this worker alone.
@@ -111,8 +113,6 @@ pub(super) struct Counts {
     pub(super) idle: usize,
     /// Tasks that workers have, including the calls that they help with.
     pub(super) sent: usize,
-    /// Running tasks that do not wait for calls.
-    pub(super) going: usize,
 }
 
 /// The data of a task.
@@ -188,8 +188,8 @@ pub(super) enum Timer {
     Stall(TaskId),
     /// The gang's errors are no longer held back.
     Suspicion(TaskId),
-    /// Checks whether calls wait for one another.
-    Rescue,
+    /// Checks for calls that no worker has taken.
+    Fallback,
 }
 
 #[derive(Debug, Default)]
@@ -207,7 +207,7 @@ impl Scheduler {
             gangs: List::default(),
             gang_table: TaskTable::default(),
             families: Families::default(),
-            rescue: Rescue::default(),
+            fallback: Fallback::default(),
             open: BTreeSet::new(),
             counts: Counts::default(),
             backlog: Backlog::default(),
@@ -273,14 +273,11 @@ impl Scheduler {
     pub(super) fn counts_of(&self, rank: Rank) -> Counts {
         let worker = &self.workers[rank.0 as usize];
         let busy = worker.load() > 0;
-        let runs = worker.innermost().into_iter().chain(worker.asides.iter().copied());
-        let going = runs.filter(|id| worker.lives() && !self.is_caller(*id)).count();
         Counts {
             ready: usize::from(worker.ready),
             busy: usize::from(busy),
             idle: usize::from(worker.lives() && !busy),
             sent: worker.load(),
-            going,
         }
     }
 
@@ -294,7 +291,7 @@ impl Scheduler {
         }
         let takes_more = !parts && self.takes_more(rank);
         if takes_more {
-            self.rescue.end();
+            self.fallback.end();
         }
         let counts = self.counts_of(rank);
         let worker = &mut self.workers[rank.0 as usize];
@@ -325,6 +322,11 @@ impl Worker {
         self.frames.last().or(self.sent.front()).copied()
     }
 
+    /// The innermost task of each thread.
+    pub(super) fn runs(&self) -> impl Iterator<Item = TaskId> + '_ {
+        self.innermost().into_iter().chain(self.asides.iter().copied())
+    }
+
     /// Whether the first task has been under way for longer than a short task may be.
     pub(super) fn is_first_long(&self, now: Instant) -> bool {
         self.began.is_some_and(|began| now.saturating_duration_since(began) >= long(self.round_trip))
@@ -343,7 +345,6 @@ impl Counts {
         self.busy = self.busy - before.busy + after.busy;
         self.idle = self.idle - before.idle + after.idle;
         self.sent = self.sent - before.sent + after.sent;
-        self.going = self.going - before.going + after.going;
     }
 }
 

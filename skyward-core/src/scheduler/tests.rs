@@ -71,7 +71,7 @@ impl Story {
     pub(super) fn call_with(&mut self, parent: TaskId, options: TaskOptions) -> TaskId {
         let id = TaskId(self.next);
         self.next += 1;
-        self.scheduler.submit_call(self.now, id, parent, options).unwrap();
+        self.scheduler.submit_call(self.now, id, parent, options, true).unwrap();
         self.step();
         id
     }

@@ -134,6 +134,10 @@ pub struct CallOptions {
     pub retry: RetryPolicy,
     /// How long it may run.
     pub timeout: Option<Duration>,
+    /// How long it may wait for a worker.
+    pub queue_timeout: Option<Duration>,
+    /// Whether its caller's worker may run it.
+    pub help: bool,
 }
 
 /// The messages of both sides over the calls connections of one worker process.
@@ -271,6 +275,8 @@ struct WireOptions {
     node_lost: Option<u32>,
     preempted: Option<u32>,
     timeout: Option<f64>,
+    queue_timeout: Option<f64>,
+    help: Option<bool>,
 }
 
 impl TryFrom<WireOptions> for CallOptions {
@@ -285,14 +291,18 @@ impl TryFrom<WireOptions> for CallOptions {
         ];
         let given = given.into_iter().filter_map(|(cause, count)| Some((cause, count?)));
         let retry = given.fold(RetryPolicy::for_calls(), |retry, (cause, count)| retry.on(cause, count));
-        let timeout = match wire.timeout {
-            None => None,
-            Some(seconds) if seconds >= 0.0 => {
-                Some(Duration::try_from_secs_f64(seconds).unwrap_or(Limits::LONGEST).min(Limits::LONGEST))
-            }
-            Some(seconds) => return Err(unreadable(&format!("a timeout of {seconds} seconds"))),
-        };
-        Ok(Self { retry, timeout })
+        let (timeout, queue_timeout) = (duration(wire.timeout)?, duration(wire.queue_timeout)?);
+        Ok(Self { retry, timeout, queue_timeout, help: wire.help.unwrap_or(true) })
+    }
+}
+
+fn duration(seconds: Option<f64>) -> Result<Option<Duration>> {
+    match seconds {
+        None => Ok(None),
+        Some(seconds) if seconds >= 0.0 => {
+            Ok(Some(Duration::try_from_secs_f64(seconds).unwrap_or(Limits::LONGEST).min(Limits::LONGEST)))
+        }
+        Some(seconds) => Err(unreadable(&format!("a timeout of {seconds} seconds"))),
     }
 }
 
@@ -428,7 +438,7 @@ mod tests {
             FromCaller::decode(Frame { head: head.into(), body: Bytes::new() })
         };
         let Ok(FromCaller::Submit { options, frame, .. }) = read(serde_json::Value::Null) else { panic!("a call") };
-        assert_eq!((options.timeout, frame), (None, CallFrame { run: 7, help: 0 }));
+        assert_eq!((options.timeout, options.help, frame), (None, true, CallFrame { run: 7, help: 0 }));
         let Ok(FromCaller::Submit { options, .. }) = read(serde_json::json!({"timeout": 1.5, "crash": 0})) else {
             panic!("a call")
         };
@@ -440,6 +450,13 @@ mod tests {
             };
             assert_eq!(options.timeout, Some(Limits::LONGEST));
         }
-        assert_eq!(read(serde_json::json!({"timeout": -1.0})).unwrap_err().kind(), ErrorKind::Protocol);
+        for option in ["timeout", "queue_timeout"] {
+            assert_eq!(read(serde_json::json!({option: -1.0})).unwrap_err().kind(), ErrorKind::Protocol);
+        }
+        let Ok(FromCaller::Submit { options, .. }) = read(serde_json::json!({"queue_timeout": 2.0, "help": false}))
+        else {
+            panic!("a call")
+        };
+        assert_eq!((options.timeout, options.queue_timeout, options.help), (None, Some(Duration::from_secs(2)), false));
     }
 }

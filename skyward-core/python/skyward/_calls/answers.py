@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import CoroutineType
 from typing import Any, Final, NamedTuple
 
+from .. import _seeds
 from .._failure import failure_map, simple_failure
 from .._hooks import HookError
 from .._values import Buffer
@@ -47,7 +48,7 @@ class Call:
         """
         body, self._body = self._body, b""
         try:
-            function, args, kwargs = loads(body)
+            function, args, kwargs, seed = loads(body)
         except Exception as error:
             if raised_by_handler(error):
                 raise
@@ -56,6 +57,8 @@ class Call:
         on_loaded()
         self._name = name_of(function)
         self._began = True
+        if seed is not None:
+            _seeds.begin(seed)
         return completed(function(*args, **kwargs))
 
     def answer(self, value: Any) -> list[Buffer]:

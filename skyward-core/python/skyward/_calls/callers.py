@@ -6,7 +6,7 @@ import threading
 from _thread import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import _state, _strays
+from .. import _seeds, _state, _strays
 from .._notices import notices
 from .errors import CallError
 from .frames import AsideFrame, Awaiting, Frame
@@ -111,6 +111,7 @@ class Callers:
         if not self.stack:
             root = Frame(run, 0, _state.depth)
             root.interrupted = self.runner.interrupted
+            root.seed = _seeds.root
             self.stack.append(root)
         return self.stack[0]
 

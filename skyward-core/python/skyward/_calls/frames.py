@@ -35,6 +35,10 @@ class Frame:
         self.depth = depth
         self.calls: dict[int, Future] = {}
         """The calls that it has submitted and that have no outcome yet."""
+        self.seed: int | None = None
+        """What the random numbers of its calls follow from; None without a seed."""
+        self.seeded = 0
+        """The number of its calls that were given a seed."""
         self.cancelled = False
         self.interrupted = False
         """Whether an interrupt was raised in its code, which happens once."""
@@ -127,6 +131,8 @@ class Awaiting:
             stop: returns whether a future that is done ends the wait by itself.
         """
         self.needed = needed
+        self.helps = False
+        """Whether the main thread, which waits, runs calls meanwhile."""
         self.done: deque[Future] = deque()
         self._stop = stop
         self._stopped = False

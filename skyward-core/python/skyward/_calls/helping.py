@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from .. import _fork, _leftovers, _wire
+from .. import _fork, _leftovers, _seeds, _wire
 from .._failure import simple_failure
 from .._values import Buffer
 from .answers import Call
@@ -86,7 +86,7 @@ def _on_main(hub: Hub, awaiting: Awaiting) -> None:
     value: Any = None
     error: BaseException | None = None
     began = perf_counter_ns()
-    with _Room(len(hub.stack)), _NoLoop(), _leftovers.Apart():
+    with _Room(len(hub.stack)), _NoLoop(), _leftovers.Apart(), _seeds.Apart():
         with hub.lock:
             if not hub.helps:
                 return  # it was cancelled

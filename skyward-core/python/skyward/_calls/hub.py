@@ -13,7 +13,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import _fork, _wire
+from .. import _fork, _seeds, _wire
 from .._session import LostDescriptorsError
 from .._values import Buffer
 from . import serving, waiting
@@ -131,6 +131,19 @@ class Hub(Callers):
                 self.drop_later((future,))
             raise
 
+    def next_seed(self) -> int | None:
+        """Return the seed of the next call that this thread makes; None without a seed."""
+        was = self.enter()
+        try:
+            with self.lock:
+                frame = self._checked_caller()
+                if frame.seed is None:
+                    return None
+                frame.seeded += 1
+                return _seeds.follow(frame.seed, frame.seeded)
+        finally:
+            self.leave(was)
+
     def _unless_forked(self) -> None:
         if _fork.is_child:
             raise CallError("a process that a payload has forked cannot wait for calls; wait in the payload's process")
@@ -142,7 +155,9 @@ class Hub(Callers):
         return kept == 0 or kept + length <= room or self.lost
 
     def wait(self, awaiting: Awaiting, futures: Iterable[Future], timeout: float | None) -> None:
-        """Wait until a condition holds, or for `timeout` seconds; the main thread helps meanwhile.
+        """Wait until a condition holds, or for `timeout` seconds.
+
+        The main thread helps meanwhile if there is no timeout.
 
         Args:
             awaiting: the condition.
@@ -150,7 +165,7 @@ class Hub(Callers):
             timeout: the most seconds to wait; None for no limit.
         """
         self._unless_forked()
-        deadline = None if timeout is None else monotonic() + timeout
+        deadline = None if timeout is None or timeout > threading.TIMEOUT_MAX else monotonic() + timeout
         was = self.enter()
         try:
             with self.lock:

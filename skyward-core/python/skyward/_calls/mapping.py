@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from .. import _seeds
 from .._cluster import most_workers
 from .answers import Results, completed, pack_error, unpack
 from .arrays import Unstored
@@ -17,6 +18,7 @@ from .errors import CallError
 from .frames import Awaiting
 from .future import Future
 from .pickles import name_of, pack_call
+from .start import current
 
 _TARGET: Final = 20_000
 """The intended duration of a batch in microseconds, much longer than its round trip."""
@@ -33,30 +35,43 @@ Submit = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], tuple[F
 class Batch:
     """Some items of a `sky.map`, which are one call."""
 
-    def __init__(self, function: Callable[..., Any], items: Sequence[tuple[Any, ...]]) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        items: Sequence[tuple[Any, ...]],
+        first: int,
+        seed: int | None,
+    ) -> None:
         """Create a batch.
 
         Args:
             function: the function to call.
             items: its arguments, for each item.
+            first: the place of the first of them among all items.
+            seed: what the seeds of the items follow from, however they are batched; None without
+                one.
         """
         self._function = function
         self._items = items
+        self._first = first
+        self._seed = seed
         # Errors about the batch name the function by this.
         self.__qualname__ = name_of(function)
 
     def __call__(self) -> Results:
         """Call the function for the items, on the worker that runs the call."""
-        function, values = self._function, []
+        function, values, seed = self._function, [], self._seed
         try:
-            for item in self._items:
+            for place, item in enumerate(self._items, self._first):
+                if seed is not None:
+                    _seeds.begin(_seeds.follow(seed, place))
                 values.append(completed(function(*item)))
         except Exception as error:
             return Results(values, bytes(pack_error(error)[0]))
         return Results(values, None)
 
     def __reduce__(self) -> Any:
-        return Batch, (self._function, self._items)
+        return Batch, (self._function, self._items, self._first, self._seed)
 
 
 class Mapping(Iterator[Any]):
@@ -93,6 +108,9 @@ class Mapping(Iterator[Any]):
         self._submit = submit
         self._function = function
         self._items = zip(*iterables, strict=False)
+        self._seed = None if _seeds.root is None else current().next_seed()
+        self._place = 0
+        """The place of the next item among all items."""
         self._fixed = None if isinstance(chunksize, str) else chunksize
         self._size = self._fixed or 1
         self._most_calls = 2 * most_workers() + 2
@@ -199,7 +217,9 @@ class Mapping(Iterator[Any]):
     def _send(self, items: list[tuple[Any, ...]]) -> tuple[Future, int] | None:
         """Submit a batch, or return None: it was too large, and its items will be sent again."""
         try:
-            return self._submit(Batch(self._function, items), (), {})
+            sent = self._submit(Batch(self._function, items, self._place, self._seed), (), {})
+            self._place += len(items)
+            return sent
         except CallError:
             for item in items:
                 pack_call(self._function, item, {}, Unstored())  # raises an error that names the item

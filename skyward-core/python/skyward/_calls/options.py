@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from .. import _seeds
 from . import mapping
 from .arrays import Seen, storing
 from .errors import CallError, StoreFull
@@ -36,12 +37,20 @@ _DEFAULT: Final = Retry()
 class Options:
     """The result of `sky.options`."""
 
-    def __init__(self, retry: Retry = _DEFAULT, timeout: float | None = None) -> None:
+    def __init__(
+        self,
+        retry: Retry = _DEFAULT,
+        timeout: float | None = None,
+        queue_timeout: float | None = None,
+        help: bool = True,
+    ) -> None:
         """Check the options.
 
         Args:
             retry: retries after losses.
             timeout: seconds that each call may take.
+            queue_timeout: seconds that each call may wait for a worker.
+            help: whether the worker of a caller may run the calls.
 
         Raises:
             TypeError: an option has the wrong type.
@@ -52,10 +61,15 @@ class Options:
         for name, count in zip(Retry._fields, retry, strict=True):
             if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < 1 << 32:
                 raise ValueError(f"{name} must be a number of retries, not {count!r}")
-        if timeout is not None and not 0 < timeout < math.inf:
-            raise ValueError(f"timeout must be a positive number of seconds, or None, not {timeout!r}")
+        for name, seconds in (("timeout", timeout), ("queue_timeout", queue_timeout)):
+            if seconds is not None and not 0 < seconds < math.inf:
+                raise ValueError(f"{name} must be a positive number of seconds, or None, not {seconds!r}")
+        if not isinstance(help, bool):
+            raise TypeError(f"help must be True or False, not {help!r}")
         self.retry = retry
         self.timeout = timeout
+        self.queue_timeout = queue_timeout
+        self.help = help
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
         """Submit a call like `sky.submit`, with these options."""
@@ -86,7 +100,9 @@ class Options:
             raise TypeError(f"sky.submit takes a function and its arguments, not a {type(fn).__qualname__}")
         hub = current()
         keeping = storing(seen)
-        body = pack_call(fn, args, kwargs, keeping)
+        # A batch has a seed for each of its items, whose number does not depend on the batches.
+        seed = None if _seeds.root is None or type(fn) is mapping.Batch else hub.next_seed()
+        body = pack_call(fn, args, kwargs, keeping, seed)
         if len(body) > hub.max_frame_bytes:
             what = f"the call of {name_of(fn)} has {len(body)} bytes; a frame holds at most {hub.max_frame_bytes}"
             if keeping is not None and keeping.full:
@@ -101,19 +117,33 @@ class Options:
         packed: dict[str, Any] = {} if self.retry == _DEFAULT else self.retry._asdict()
         if self.timeout is not None:
             packed["timeout"] = float(self.timeout)
+        if self.queue_timeout is not None:
+            packed["queue_timeout"] = float(self.queue_timeout)
+        if not self.help:
+            packed["help"] = False
         return packed or None
 
 
 _PLAIN: Final = Options()
 
 
-def options(retry: Retry = _DEFAULT, timeout: float | None = None) -> Options:
+def options(
+    retry: Retry = _DEFAULT,
+    timeout: float | None = None,
+    queue_timeout: float | None = None,
+    help: bool = True,
+) -> Options:
     """Set options for calls: `sky.options(timeout=60).submit(fit, part)`.
 
     Args:
         retry: how often a call is retried when its worker or node is lost.
         timeout: seconds that each call may take, counted from its begin. Then it is ended, and its
             future raises `TimeoutError`.
+        queue_timeout: seconds that each call may wait for a worker. Then it is not begun, and its
+            future raises `TimeoutError`.
+        help: whether the worker that runs a caller of the call may run the call too. False for a
+            call that needs a lock or memory that its caller holds, or that changes what its caller
+            uses. In a pool of one worker, such a call is a `CallError`.
 
     Returns:
         An object with the methods `submit` and `map`, like `sky.submit` and `sky.map`.
@@ -122,7 +152,7 @@ def options(retry: Retry = _DEFAULT, timeout: float | None = None) -> Options:
         TypeError: an option has the wrong type.
         ValueError: an option is out of range.
     """
-    return Options(retry, timeout)
+    return Options(retry, timeout, queue_timeout, help)
 
 
 def submit(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:

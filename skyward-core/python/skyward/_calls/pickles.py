@@ -52,7 +52,11 @@ def loads(data: Buffer) -> Any:
 
 
 def pack_call(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], storing: Storing | None = None
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    storing: Storing | None = None,
+    seed: int | None = None,
 ) -> memoryview:
     """Encode the body of a call.
 
@@ -61,13 +65,14 @@ def pack_call(
         args: its positional arguments.
         kwargs: its keyword arguments.
         storing: stores large arrays; None to include them in the body.
+        seed: the seed of its random numbers; None without one.
 
     Raises:
         CallError: the function or an argument cannot be pickled.
         Exception: what a signal handler of the payload raised meanwhile.
     """
     try:
-        return dumps((function, tuple(args), dict(kwargs)), storing=storing)
+        return dumps((function, tuple(args), dict(kwargs), seed), storing=storing)
     except Exception as error:
         if raised_by_handler(error):
             raise

@@ -102,7 +102,7 @@ def _help(hub: Hub, help: Help, body: Buffer) -> None:
             return
         if not help.aside:
             # The innermost wait may be another one by now than when the client chose this call.
-            if hub.main_wait is None or hub.stack[-1].help != help.within:
+            if hub.main_wait is None or not hub.main_wait.helps or hub.stack[-1].help != help.within:
                 hub.send(_wire.REFUSE, help.help)
             else:
                 hub.helps.append((help, body))

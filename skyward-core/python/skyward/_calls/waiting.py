@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from _thread import get_ident
 from concurrent.futures import CancelledError
 from time import monotonic
@@ -17,13 +16,14 @@ from .frames import Awaiting, Frame
 if TYPE_CHECKING:
     from .hub import Hub
 
-_LONGEST: Final = threading.TIMEOUT_MAX
 _LOOK: Final = 0.02
 """Seconds between two checks of a thread that waits for room."""
 
 
 def until(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
-    """Wait until the condition holds or the deadline is over; the main thread helps meanwhile.
+    """Wait until the condition holds or the deadline is over.
+
+    The main thread helps meanwhile if there is no deadline, which a helped call might overrun.
 
     Raises:
         CallError: called by a callback.
@@ -64,11 +64,15 @@ def for_room(hub: Hub, frame: Frame, length: int) -> None:
 
 
 class _MainWait:
-    """A wait of the main thread, as the client knows it: one `Wait`, and then one `Waited`."""
+    """A wait of the main thread, as the client knows it: one `Wait`, and then one `Waited`.
 
-    def __init__(self, hub: Hub, awaiting: Awaiting) -> None:
+    The client does not know of a wait in which the thread does not help.
+    """
+
+    def __init__(self, hub: Hub, awaiting: Awaiting, helps: bool) -> None:
         self._hub = hub
         self._awaiting = awaiting
+        awaiting.helps = helps
         self._outer = hub.main_wait
         self._is_told = False
 
@@ -78,6 +82,8 @@ class _MainWait:
             hub.root()
             frame = hub.stack[-1]
             hub.main_wait = self._awaiting
+            if not self._awaiting.helps:
+                return
             sent = hub.channel.sent
             try:
                 hub.send(_wire.WAIT, frame.run, frame.help)
@@ -99,8 +105,8 @@ class _MainWait:
 
 
 def _on_main(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
-    """Wait on the main thread, whose runner is not busy, and run helped calls meanwhile."""
-    wait = _MainWait(hub, awaiting)
+    """Wait on the main thread, whose runner is not busy; without a deadline, run helped calls."""
+    wait = _MainWait(hub, awaiting, helps=deadline is None)
     # A signal handler of the payload may raise anywhere here.
     try:
         wait.begin()
@@ -120,7 +126,7 @@ def _on_main(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
                 hub.worker.look_while_waiting()
                 if awaiting.ready:
                     break
-            left = -1.0 if deadline is None else min(deadline - monotonic(), _LONGEST)
+            left = -1.0 if deadline is None else deadline - monotonic()
             if deadline is not None and left <= 0:
                 break
             if hub.lost:
@@ -148,7 +154,7 @@ def _elsewhere(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
                 return
             if aside is not None and aside.cancelled and not aside.interrupted:
                 return  # `leave` raises the interrupt
-            left = -1.0 if deadline is None else min(deadline - monotonic(), _LONGEST)
+            left = -1.0 if deadline is None else deadline - monotonic()
             if deadline is not None and left <= 0:
                 return
             awaiting.sleep(left)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from .. import _state
+from .. import _seeds, _state
 from .._cluster import InstanceInfo
 
 
@@ -20,9 +20,7 @@ def seed_ranks(info: InstanceInfo, seed: int | None, together: bool) -> None:
     if seed is None and together:
         seed = _shared_seed(info)
     if seed is not None:
-        import keras
-
-        keras.utils.set_random_seed(seed)
+        _seeds.begin(seed)
 
 
 def _shared_seed(info: InstanceInfo) -> int:

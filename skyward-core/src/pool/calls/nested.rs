@@ -149,19 +149,25 @@ impl Shared {
                 "remove `.mixed_environments(true)` from the pool, and give its nodes the same Python and packages",
             ));
         }
-        let options = TaskOptions { timeout: options.timeout, retry: Some(options.retry), ..TaskOptions::default() };
+        if !options.help && state.scheduler.layout().workers(state.fleet.most()) == 1 {
+            let what = "the call must not run on its caller's worker (`help=False`), and the pool has no other worker";
+            return Err(Error::new(ErrorKind::InvalidSpec, what).with_hint("give the pool more nodes or workers"));
+        }
+        let CallOptions { retry, timeout, queue_timeout, help } = options;
+        let retry = Some(retry);
         let task = Task {
             source: Arc::clone(&above.task.source),
             args: body,
             streaming: false,
-            options,
+            options: TaskOptions { timeout, queue_timeout, retry, ..TaskOptions::default() },
             reports: None,
             trace: above.task.trace.clone(),
         };
+        let options = task.options;
         let id = TaskId(self.next_task.fetch_add(1, Ordering::Relaxed));
         let entry = Entry::of_call(task, (caller, root), above.depth + 1, now);
         state.tasks.insert(id, entry);
-        if let Err(error) = state.scheduler.submit_call(now, id, parent, options) {
+        if let Err(error) = state.scheduler.submit_call(now, id, parent, options, help) {
             state.tasks.remove(&id);
             return Err(error);
         }
@@ -285,7 +291,7 @@ fn failure_body(error: &Error) -> Bytes {
     let kind = match error.kind() {
         ErrorKind::Cancelled => "cancelled",
         ErrorKind::WorkerExited | ErrorKind::NodeLost | ErrorKind::Poisoned | ErrorKind::Failed => "lost",
-        ErrorKind::Timeout => "timeout",
+        ErrorKind::Timeout | ErrorKind::QueueTimeout => "timeout",
         ErrorKind::Raised => "exception",
         ErrorKind::Argument => "arguments",
         ErrorKind::Encode => "encode",

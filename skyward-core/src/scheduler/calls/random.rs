@@ -87,7 +87,7 @@ impl World {
         }
         let id = TaskId(self.story.next);
         let before = self.story.scheduler.tasks.len();
-        if self.story.scheduler.submit_call(self.story.now, id, parent, options).is_ok() {
+        if self.story.scheduler.submit_call(self.story.now, id, parent, options, true).is_ok() {
             self.story.next += 1;
         } else {
             assert_eq!(self.story.scheduler.tasks.len(), before, "seed {}: a refused call leaves a task", self.seed);

@@ -12,7 +12,7 @@ fn recalled(story: &Story, of: u32) -> bool {
 }
 
 fn refusal(story: &mut Story, parent: TaskId) -> ErrorKind {
-    story.scheduler.submit_call(story.now, TaskId(9_999), parent, TaskOptions::default()).unwrap_err().kind()
+    story.scheduler.submit_call(story.now, TaskId(9_999), parent, TaskOptions::default(), true).unwrap_err().kind()
 }
 
 /// The only worker runs a task and has short tasks behind it.
@@ -41,34 +41,24 @@ fn a_free_worker_runs_a_call_at_once() {
 }
 
 #[test]
-fn calls_go_before_roots_except_a_root_that_has_waited_for_a_second() {
-    let mut story = Story::new(2, 1, false);
-    let caller = story.submit(Target::Any);
-    story.submit(Target::Any);
-    let root = story.submit(Target::Any);
-    let calls = [0; 2].map(|_| story.call(caller));
-    story.later(Duration::from_millis(999));
-    story.done(1);
-    assert_eq!(story.running(1), Some(calls[0]));
-    story.later(Duration::from_millis(1));
-    story.done(1);
-    assert_eq!(story.running(1), Some(root));
-    story.done(1);
-    assert_eq!(story.running(1), Some(calls[1]));
-}
-
-#[test]
-fn a_task_for_one_rank_goes_before_calls_after_a_second() {
-    let mut story = Story::new(2, 1, false);
-    let caller = story.submit(Target::Rank(Rank(0)));
-    story.submit(Target::Rank(Rank(1)));
-    let root = story.submit(Target::Rank(Rank(1)));
-    let call = story.call(caller);
-    story.later(Duration::from_secs(1));
-    story.done(1);
-    assert_eq!(story.running(1), Some(root));
-    story.done(1);
-    assert_eq!(story.running(1), Some(call));
+fn calls_go_before_tasks_and_take_turns_with_tasks_that_have_waited_for_a_second() {
+    for target in [Target::Any, Target::Rank(Rank(1)), Target::Node(crate::ids::NodeIndex(1))] {
+        let mut story = Story::new(2, 1, false);
+        let caller = story.submit(Target::Rank(Rank(0)));
+        story.submit(Target::Rank(Rank(1)));
+        let roots = [0; 3].map(|_| story.submit(target));
+        story.waiting(0, caller);
+        let [helped, calls @ ..] = [0; 5].map(|_| story.call(caller));
+        assert_eq!(story.scheduler.helped(Rank(0)).collect::<Vec<_>>(), [helped]);
+        story.later(Duration::from_millis(999));
+        story.done(1);
+        assert_eq!(story.running(1), Some(calls[0]));
+        story.later(Duration::from_millis(1));
+        for next in [roots[0], calls[1], roots[1], calls[2], roots[2], calls[3]] {
+            story.done(1);
+            assert_eq!(story.running(1), Some(next), "{target:?}");
+        }
+    }
 }
 
 #[test]
@@ -176,10 +166,12 @@ fn a_refused_call_reports_why() {
     assert_eq!(refusal(&mut story, TaskId(77)), ErrorKind::Cancelled);
     let first = story.call(caller);
     story.call(caller);
-    let error =
-        story.scheduler.submit_call(story.now, TaskId(99), caller, TaskOptions::default()).expect_err("there are two");
+    let error = story
+        .scheduler
+        .submit_call(story.now, TaskId(99), caller, TaskOptions::default(), true)
+        .expect_err("there are two");
     assert!(
-        error.status() == crate::error::ErrorStatus::Temporary && error.kind() == ErrorKind::QueueTimeout,
+        error.status() == crate::error::ErrorStatus::Temporary && error.kind() == ErrorKind::InvalidSpec,
         "{error}"
     );
     assert!(format!("{error:#}").contains("have made 2 calls that have no outcome"), "{error}");
@@ -327,7 +319,7 @@ fn many_calls_are_ended_in_slices_and_do_not_disturb_the_next_try() {
     assert_eq!(story.scheduler.backlog(), 1, "no call begins any more");
     story.scheduler.on_ready(story.now, Rank(0), Duration::ZERO);
     assert_eq!(story.running(0), Some(caller));
-    story.scheduler.submit_call(story.now, TaskId(5000), caller, TaskOptions::default()).unwrap();
+    story.scheduler.submit_call(story.now, TaskId(5000), caller, TaskOptions::default(), true).unwrap();
     story.step();
     assert_eq!(ended + calls.iter().filter(|id| story.finished.contains_key(id)).count(), calls.len());
     story.done(1);

@@ -57,7 +57,11 @@ fn a_call_falls_back_beside_a_node_that_drains_or_whose_machine_will_end() {
         let mut story = Story::new(2, 1, false);
         let root = story.submit(Target::Rank(Rank(0)));
         let node = crate::ids::NodeIndex(1);
-        if drains { story.scheduler.drain_node(node) } else { story.scheduler.cordon(node) }
+        if drains {
+            story.scheduler.drain_node(node)
+        } else {
+            story.scheduler.cordon(node)
+        }
         let call = story.call(root);
         story.later(SOON);
         assert_eq!(story.helps(), [(0, call, true)]);

@@ -46,7 +46,7 @@ impl Scheduler {
         for rank in self.ranks() {
             self.check_frames(rank);
         }
-        self.check_rescue();
+        self.check_fallback();
         placed
     }
 }

@@ -1,0 +1,111 @@
+"""Random numbers of calls: a call leaves those of its caller alone, and follows the seed of its task."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skyward._seeds import follow
+
+from .conftest import Node
+from .pool import Pool
+
+PAYLOAD = """
+import random, sys, types
+
+import numpy as np
+import skyward as sky
+from skyward import _seeds
+
+# What the plugin for Keras imports and calls.
+keras = sys.modules["keras"] = types.ModuleType("keras")
+keras.utils = types.SimpleNamespace(set_random_seed=lambda seed: (random.seed(seed), np.random.seed(seed)))
+
+def draw(_=0):
+    return [random.random(), float(np.random.random())]
+
+def reseed(_=0):
+    random.seed(5), np.random.seed(5)
+    return draw()
+
+def deep(level):
+    own = draw()
+    below = [sky.submit(deep, level - 1) for _ in range(2)] if level else []
+    return [own, *(future.result() for future in below), draw()]
+
+def main(what, **more):
+    return globals()["do_" + what](**more)
+
+def do_alone(call):
+    function = globals()[call]
+    reseed(), draw()
+    expected = [draw() for _ in range(4)]
+    reseed(), draw()
+    found, calls = [], []
+    for _ in range(4):
+        calls.append(sky.submit(function).result())
+        calls.extend(sky.map(function, range(3)))
+        found.append(draw())
+    return [found == expected, len({str(drawn) for drawn in calls}), len(calls)]
+
+def do_seeded(seed):
+    _seeds.begin(seed)
+    first = [sky.submit(draw).result() for _ in range(3)]
+    mapped = list(sky.map(draw, range(200)))
+    chunks = [draw(), *sky.map(draw, range(5), chunksize=2)]
+    return [first, mapped, chunks, deep(3), draw()]
+"""
+
+
+@pytest.fixture
+def make_pool(node: Node) -> Callable[..., Pool]:
+    def make(workers: int = 1) -> Pool:
+        return Pool(node, workers, PAYLOAD)
+
+    return make
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("call", ["draw", "reseed"])
+def test_a_call_leaves_the_generators_of_its_caller_alone(
+    make_pool: Callable[..., Pool], workers: int, call: str
+) -> None:
+    kept, different, calls = make_pool(workers).call(what="alone", call=call)
+    assert kept
+    # Calls that set no seed draw different numbers.
+    assert different == (1 if call == "reseed" else calls)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("seed", [7, 8])
+def test_calls_draw_the_numbers_of_their_place_below_a_seed(
+    make_pool: Callable[..., Pool], workers: int, seed: int
+) -> None:
+    first, mapped, chunks, tree, last = make_pool(workers).call(what="seeded", seed=seed)
+    own = Numbers(seed)
+    assert first == [Numbers(follow(seed, number)).draw() for number in (1, 2, 3)]
+    assert mapped == [Numbers(follow(follow(seed, 4), place)).draw() for place in range(200)]
+    assert chunks == [own.draw(), *(Numbers(follow(follow(seed, 5), place)).draw() for place in range(5))]
+    assert tree == deep(own, seed, 3, 5)
+    assert last == own.draw()
+
+
+class Numbers:
+    """The generators of a process after a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random, self._numpy = random.Random(seed), np.random.RandomState(seed)
+
+    def draw(self) -> list[float]:
+        return [self._random.random(), float(self._numpy.random_sample())]
+
+
+def deep(own: Numbers, seed: int, level: int, before: int) -> list[Any]:
+    """What the payload's function of this name returns, if its caller has made `before` calls."""
+    drawn = own.draw()
+    seeds = [follow(seed, before + number) for number in (1, 2)] if level else []
+    return [drawn, *(deep(Numbers(one), one, level - 1, 0) for one in seeds), own.draw()]
