@@ -7,6 +7,7 @@ follow from its place below its task, on whichever worker it runs.
 
 from __future__ import annotations
 
+import os
 import sys
 from _thread import get_ident
 from collections.abc import Callable
@@ -55,25 +56,27 @@ class Apart:
 
     def __enter__(self) -> None:
         self._restores: list[Callable[[], object]] = []
+        self._seed = int.from_bytes(os.urandom(4), "little")
         modules = sys.modules
         self._keep(modules.get("random"), "getstate", "setstate", "seed")
-        self._keep(modules.get("numpy.random"), "get_state", "set_state", "seed")
+        self._keep(modules.get("numpy.random"), "get_state", "set_state", "seed", legacy=False)
         torch: Any = modules.get("torch")
-        self._keep(getattr(torch, "default_generator", None), "get_state", "set_state", "seed")
+        self._keep(getattr(torch, "default_generator", None), "get_state", "set_state", "manual_seed")
         cuda: Any = modules.get("torch.cuda")
         if torch is not None and cuda is not None and cuda.is_initialized():
-            self._keep(cuda, "get_rng_state_all", "set_rng_state_all", "seed_all")
+            self._keep(cuda, "get_rng_state_all", "set_rng_state_all", "manual_seed_all")
 
-    def _keep(self, source: Any, read: str, write: str, seed: str) -> None:
-        """Remember a state that the functions of these names read and write, and draw another one."""
+    def _keep(self, source: Any, read: str, write: str, seed: str, **how: object) -> None:
+        """Remember a state that the functions of these names read and write, and set another one."""
         if source is None:
             return
         # The payload may have replaced NumPy's generator by one that takes no seed, and another
         # thread may be importing the library now.
         with suppress(Exception):
-            self._restores.append(partial(getattr(source, write), getattr(source, read)()))
-            getattr(source, seed)()
+            self._restores.append(partial(getattr(source, write), getattr(source, read)(**how)))
+            getattr(source, seed)(self._seed)
 
     def __exit__(self, *_: object) -> None:
         for restore in self._restores:
-            restore()
+            with suppress(Exception):
+                restore()
