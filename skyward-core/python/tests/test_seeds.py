@@ -109,3 +109,37 @@ def deep(own: Numbers, seed: int, level: int, before: int) -> list[Any]:
     drawn = own.draw()
     seeds = [follow(seed, before + number) for number in (1, 2)] if level else []
     return [drawn, *(deep(Numbers(one), one, level - 1, 0) for one in seeds), own.draw()]
+
+
+KERAS = """
+import os, random
+os.environ["KERAS_BACKEND"] = "jax"
+import keras
+import skyward as sky
+from skyward import _seeds
+
+def draw(_=0):
+    return [float(keras.random.uniform(())), random.random()]
+
+def main():
+    _seeds.begin(7)
+    own = draw()
+    calls = [sky.submit(draw).result() for _ in range(2)] + list(sky.map(draw, range(5)))
+    return [own, draw(), calls]
+"""
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("workers", [1, 2])
+def test_keras_draws_the_numbers_of_the_calls_place(node: Node, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    import keras
+
+    def drawn(seed: int, count: int = 1) -> list[list[float]]:
+        keras.utils.set_random_seed(seed)
+        return [[float(keras.random.uniform(())), random.random()] for _ in range(count)]
+
+    first, second, calls = Pool(node, workers, KERAS).call()
+    assert [first, second] == drawn(7, 2)
+    places = [follow(7, 1), follow(7, 2), *(follow(follow(7, 3), place) for place in range(5))]
+    assert calls == [drawn(seed)[0] for seed in places]
