@@ -120,8 +120,8 @@ impl Serving {
                 }
             }
             Command::AgentGone { node, connection } => self.on_agent_gone(node, connection),
-            Command::Notice { connection, reason, ends_in, words } => {
-                self.on_agent_notice(connection, reason, ends_in, words);
+            Command::Notice { node, connection, reason, ends_in, words } => {
+                self.on_agent_notice(node, connection, reason, ends_in, words);
             }
             // The driver's loop handles the ends of the pool.
             Command::Failed(_) | Command::Shutdown { .. } => {}
