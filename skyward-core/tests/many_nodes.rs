@@ -49,7 +49,7 @@ impl Script for TakenBack {
 }
 
 #[tokio::test(start_paused = true)]
-async fn machines_with_one_deadline_cost_one_notice_each() {
+async fn machines_with_one_deadline_cost_one_notice_each_and_leave_with_few_lists() {
     for joined in [false, true] {
         let provider = FakeProvider::new(Arc::new(TakenBack));
         let builder = Pool::builder().provider(provider.clone()).nodes(MANY);
@@ -59,8 +59,21 @@ async fn machines_with_one_deadline_cost_one_notice_each() {
             sleep(Duration::from_secs(1)).await;
         }
         assert_eq!(provider.witness().notices(), MANY as usize, "joined: {joined}");
+        assert!(provider.lists() < 10, "joined: {joined}: {} lists", provider.lists());
         pool.shutdown(Duration::from_secs(30)).await.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_leave_at_the_same_time_are_looked_for_in_one_list() {
+    let provider = FakeProvider::new(Arc::new(Faultless));
+    let pool = Pool::builder().provider(provider.clone()).nodes(MANY).start().await.unwrap();
+    pool.resize(1).await.unwrap();
+    while provider.machines().len() > 1 {
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert!(provider.lists() < 5, "{} lists", provider.lists());
+    pool.shutdown(Duration::from_secs(30)).await.unwrap();
 }
 
 /// Enough for a cost per pair of nodes to show.

@@ -5,6 +5,7 @@
 //! another task of the runtime; its answer goes from the reader of the link to the caller. The lock
 //! is never held across an await or across a system call that can block.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -172,11 +173,12 @@ impl Shared {
         }
     }
 
-    /// The node that a machine is. A machine that is no node of the pool has its number instead.
-    pub(crate) fn node_of(&self, machine: &Machine) -> NodeIndex {
+    /// Tells which node each machine is now. A machine that is no node of the pool has its number
+    /// instead.
+    pub(crate) fn node_of(&self) -> impl Fn(&Machine) -> NodeIndex + use<> {
         let state = self.lock();
-        let row = state.rows().find(|(_, row)| row.machine.id == machine.id);
-        row.map_or(NodeIndex(machine.number.0), |(node, _)| node)
+        let nodes: BTreeMap<_, _> = state.rows().map(|(node, row)| (row.machine.id.clone(), node)).collect();
+        move |machine| nodes.get(&machine.id).copied().unwrap_or(NodeIndex(machine.number.0))
     }
 
     pub(crate) fn status(&self) -> PoolStatus {

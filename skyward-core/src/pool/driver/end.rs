@@ -28,8 +28,9 @@ impl Cleanup {
             tracing::warn!(pool = %shared.pool, "workers did not end in time; their machines are ended");
         }
         drop(nodes);
+        let node_of = shared.node_of();
         let gone = |machine: &Machine| {
-            shared.emit(PoolEvent::NodeGone { node: shared.node_of(machine), machine: machine.id.clone() });
+            shared.emit(PoolEvent::NodeGone { node: node_of(machine), machine: machine.id.clone() });
         };
         self.release(end, gone).await
     }

@@ -72,8 +72,9 @@ impl Remains {
     /// Ends the machines.
     async fn end(&self) {
         let Self { shared, cleanup } = self;
+        let node_of = shared.node_of();
         let gone = |machine: &Machine| {
-            shared.emit(PoolEvent::NodeGone { node: shared.node_of(machine), machine: machine.id.clone() });
+            shared.emit(PoolEvent::NodeGone { node: node_of(machine), machine: machine.id.clone() });
         };
         if cleanup.is_done() {
             return self.conclude(Ok(()));
