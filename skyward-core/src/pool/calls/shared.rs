@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use super::lock::Locked;
 use super::outbox::Outbox;
 use super::poison::Refused;
 use super::state::State;
+use super::waiters::Waiters;
 use super::worker::{WorkerSlot, slots_of};
 use crate::compute::{CallsStatus, PoolPhase, PoolStatus, WorkerStatus};
 use crate::error::{Error, WorkerExit};
@@ -27,6 +29,7 @@ use crate::ids::{Generation, NodeIndex, PoolId, Rank};
 use crate::payload::{TaskOptions, TraceSource};
 use crate::pool::command::Command;
 use crate::pool::fleet::account::Account;
+use crate::pool::foreign::foreign;
 use crate::pool::metrics::Metrics;
 use crate::provider::Machine;
 use crate::spec::{Limits, Secrets};
@@ -60,9 +63,8 @@ pub(crate) struct Shared {
     commands: mpsc::UnboundedSender<Command>,
     /// Notifies that the scheduler has an earlier deadline than the driver sleeps for.
     pub(crate) earlier: Notify,
-    /// Notifies that something has changed that [`until`](Self::until) may wait for, such as the
-    /// exit of a worker.
-    pub(crate) ended: Notify,
+    /// Those who wait for another phase of the pool, or until a world that was held takes tasks.
+    pub(super) waiters: Waiters,
 }
 
 /// The settings with which a pool starts.
@@ -98,7 +100,7 @@ impl Shared {
             limits,
             commands,
             earlier: Notify::new(),
-            ended: Notify::new(),
+            waiters: Waiters::default(),
         })
     }
 
@@ -129,7 +131,7 @@ impl Shared {
         // The runtime's clock, which tests can pause.
         let now = tokio::time::Instant::now().into_std();
         let mut after = After::default();
-        let (result, more, earlier, released) = {
+        let changed = catch_unwind(AssertUnwindSafe(|| {
             let mut state = self.lock();
             let held = state.scheduler.is_held();
             let result = change(&mut state, now);
@@ -143,10 +145,10 @@ impl Shared {
             state.emit_numbers();
             self.outbox.put(&mut state.effects);
             (result, more, earlier, released)
-        };
+        }));
+        let (result, more, earlier, released) = changed.unwrap_or_else(|panic| self.on_interrupted(panic));
         if released {
-            // Wakes callers that wait for the size of the world to change.
-            self.ended.notify_waiters();
+            self.waiters.wake();
         }
         for sender in &after.flush {
             sender.flush();
@@ -229,38 +231,57 @@ impl Shared {
 
     /// Waits until this worker has exited.
     pub(crate) async fn exited(&self, rank: Rank, generation: Generation) -> WorkerExit {
-        self.until(|state| match state.slot(rank, generation) {
-            Some(slot) => slot.process.exit().cloned(),
-            None => Some(WorkerExit::WorldEnded),
-        })
-        .await
+        let exit = self.until_worker(rank, |slot| match slot.generation() == generation {
+            true => slot.process.exit().cloned(),
+            false => Some(WorkerExit::WorldEnded),
+        });
+        exit.await.unwrap_or(WorkerExit::WorldEnded)
     }
 
-    /// Waits until all output of exited workers has arrived.
-    pub(crate) async fn output_ended(&self) {
+    /// Waits until all output of the exited workers of these ranks has arrived.
+    pub(crate) async fn output_ended(&self, rows: Range<usize>) {
         let has_ended = |slot: &WorkerSlot| slot.output.has_ended() || !slot.process.has_ended();
-        self.until(|state| state.workers.iter().all(has_ended).then_some(())).await;
+        self.until_workers(rows, has_ended).await;
     }
 
+    /// Waits for another phase of the pool, or for a world that was held.
     pub(crate) async fn until<T>(&self, mut reached: impl FnMut(&mut State) -> Option<T>) -> T {
         loop {
-            let mut ended = std::pin::pin!(self.ended.notified());
-            ended.as_mut().enable();
+            let changed = self.waiters.wait();
             if let Some(value) = reached(&mut self.lock()) {
                 return value;
             }
-            ended.await;
+            let _ = changed.await;
+        }
+    }
+
+    /// Waits for something of the worker of a rank; `None` if the pool has no such rank.
+    async fn until_worker<T>(&self, rank: Rank, mut reached: impl FnMut(&WorkerSlot) -> Option<T>) -> Option<T> {
+        let row = rank.0 as usize;
+        loop {
+            let changed = Arc::clone(&self.lock().workers.get(row)?.changed);
+            let mut changed = std::pin::pin!(changed.notified());
+            changed.as_mut().enable();
+            if let Some(value) = reached(self.lock().workers.get(row)?) {
+                return Some(value);
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits for something of each of the workers of these ranks.
+    async fn until_workers(&self, rows: Range<usize>, reached: impl Fn(&WorkerSlot) -> bool) {
+        // An agent whose node is not in the pool yet has no workers.
+        let rows = rows.start..rows.end.min(self.lock().workers.len());
+        for row in rows {
+            self.until_worker(Rank(row as u32), |slot| reached(slot).then_some(())).await;
         }
     }
 
     /// Waits until all answers of the workers of these ranks have been handled, up to the ends of
     /// their connections. The wait is short, since the connections of living workers do not end.
     pub(crate) async fn heard(&self, rows: Range<usize>) {
-        let heard = self.until(|state| {
-            // An agent whose node is not in the pool yet has no workers.
-            let rows = rows.start.min(state.workers.len())..rows.end.min(state.workers.len());
-            state.workers[rows].iter().all(|slot| !slot.connection.is_read()).then_some(())
-        });
+        let heard = self.until_workers(rows, |slot| !slot.connection.is_read());
         let _ = tokio::time::timeout(HEARD, heard).await;
     }
 
@@ -268,8 +289,8 @@ impl Shared {
     pub(crate) fn on_read(&self, rank: Rank, generation: Generation, connection: u64) {
         if let Some(slot) = self.lock().slot(rank, generation) {
             slot.connection.on_read(connection);
+            slot.changed.notify_waiters();
         }
-        self.ended.notify_waiters();
     }
 
     /// A node's machine is given up: its workers are gone for the pool, whatever becomes of them.
@@ -292,7 +313,6 @@ impl Shared {
             let stays = state.scheduler.on_node_lost(now, node, cause);
             (lost.into_iter().map(move |rank| (rank, exit.clone())), stays)
         });
-        self.ended.notify_waiters();
         for (rank, exit) in lost {
             self.emit(PoolEvent::WorkerExited { rank, exit });
         }
@@ -314,12 +334,12 @@ impl Shared {
     pub(crate) async fn is_busy(&self, rank: Rank, generation: Generation) -> bool {
         let asked = self.lock().slot(rank, generation).map_or(0, |slot| slot.session.last());
         self.send(|state, after| state.recall(rank, after));
-        self.until(|state| {
-            let slot = state.slot(rank, generation)?;
+        let busy = self.until_worker(rank, |slot| {
             let answered = !slot.requests.is_recalling() || slot.process.has_ended();
-            answered.then(|| slot.session.sent().any(|(run, _)| run <= asked))
-        })
-        .await
+            let is_same = slot.generation() == generation;
+            (answered || !is_same).then(|| is_same && slot.session.sent().any(|(run, _)| run <= asked))
+        });
+        busy.await.unwrap_or(false)
     }
 
     /// Changes the state, and sends the messages that result.
@@ -331,7 +351,7 @@ impl Shared {
 
     /// Closes the queue of a pool that ends, so that no caller waits for room any more.
     pub(crate) fn close_queue(&self) {
-        self.room.close();
+        foreign(|| self.room.close());
     }
 }
 
