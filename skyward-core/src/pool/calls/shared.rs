@@ -16,6 +16,7 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 
 use super::after::After;
 use super::events::EventBuffer;
+use super::life::Life;
 use super::lock::Locked;
 use super::outbox::Outbox;
 use super::poison::Refused;
@@ -61,8 +62,9 @@ pub(crate) struct Shared {
     /// Numbers the connections to agents.
     pub(crate) next_connection: AtomicU64,
     commands: mpsc::UnboundedSender<Command>,
-    /// Notifies that the scheduler has an earlier deadline than the driver sleeps for.
-    pub(crate) earlier: Notify,
+    /// Wakes the pool's own task: the scheduler has an earlier deadline than the task sleeps for,
+    /// or another thread has left work.
+    pub(crate) background: Notify,
     /// Those who wait for another phase of the pool, or until a world that was held takes tasks.
     pub(super) waiters: Waiters,
 }
@@ -99,34 +101,52 @@ impl Shared {
             next_connection: AtomicU64::new(1),
             limits,
             commands,
-            earlier: Notify::new(),
+            background: Notify::new(),
             waiters: Waiters::default(),
         })
     }
 
-    /// Changes the state, and carries out the actions of the scheduler. Many actions are carried
-    /// out in slices, with the state unlocked between them.
+    /// Changes the state, carries out the actions of the scheduler, and delivers reports: a slice
+    /// of each, because the caller may be any thread, and most of the work may be that of others.
+    /// The pool's own task does the rest.
     pub(crate) fn act<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> T {
-        let (result, mut more) = self.act_once(change);
-        while more {
-            more = self.act_once(|_, _| ()).1;
+        let (result, more) = self.act_once(change);
+        if more {
+            self.leave_rest();
         }
         result
     }
 
-    /// The same as [`act`](Self::act), except that other tasks of the runtime run between the
-    /// slices.
+    /// The same as [`act`](Self::act), except that this waits until all work is done. Other tasks
+    /// of the runtime run between the slices.
     pub(crate) async fn act_in_slices<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> T {
         let (result, mut more) = self.act_once(change);
         while more {
-            tokio::task::yield_now().await;
+            // Without a driver, this task may end at any await point.
+            if self.is_driven() {
+                tokio::task::yield_now().await;
+            }
             more = self.act_once(|_, _| ()).1;
         }
         result
     }
 
-    /// Makes a change, and does a slice of the scheduler's work. Returns whether the scheduler has
-    /// more work.
+    /// Leaves work to the pool's own task. That task ends with the driver: without a driver the
+    /// work is done here. The order matters: whoever leaves work looks for the driver after that,
+    /// and whoever ends the driver looks for work after that.
+    pub(super) fn leave_rest(&self) {
+        if self.is_driven() {
+            return self.background.notify_one();
+        }
+        while self.act_once(|_, _| ()).1 {}
+    }
+
+    fn is_driven(&self) -> bool {
+        matches!(self.lock().life, Life::Driven(_))
+    }
+
+    /// Makes a change, and does a slice of the scheduler's work and of the reports. Returns whether
+    /// more is left.
     fn act_once<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> (T, bool) {
         // The runtime's clock, which tests can pause.
         let now = tokio::time::Instant::now().into_std();
@@ -153,11 +173,11 @@ impl Shared {
         for sender in &after.flush {
             sender.flush();
         }
-        self.empty_outbox();
+        let undelivered = self.deliver();
         if earlier {
-            self.earlier.notify_one();
+            self.background.notify_one();
         }
-        (result, more)
+        (result, more || undelivered)
     }
 
     /// The payloads that are refused.
@@ -224,7 +244,7 @@ impl Shared {
     }
 
     /// Sends the driver a command. A driver that is gone takes no commands: see
-    /// [`Life`](super::life::Life).
+    /// [`Life`].
     pub(crate) fn command(&self, command: Command) {
         let _ = self.commands.send(command);
     }
@@ -363,3 +383,6 @@ impl std::fmt::Debug for Shared {
 
 /// How long the last answers of a worker may be under way when its end is known.
 const HEARD: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests;
