@@ -47,6 +47,7 @@ pub(crate) enum Command {
     },
     /// An agent reports that its machine will end.
     Notice {
+        node: NodeIndex,
         connection: u64,
         reason: DrainReason,
         ends_in: Duration,

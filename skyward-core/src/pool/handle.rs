@@ -147,3 +147,52 @@ impl Drop for Handle {
 
 /// How long the last query of the provider may take after the deadline has passed.
 const MARGIN: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+    use crate::payload::{Args, Source};
+    use crate::plugin::plugin;
+    use crate::testkit::fake_provider::{FakeProvider, Script};
+    use crate::testkit::fake_worker::{Fate, Work};
+
+    /// Every task runs until its worker is killed.
+    #[derive(Debug)]
+    struct Endless;
+
+    impl Script for Endless {}
+
+    impl Fate for Endless {
+        fn work(&self, _: &[u8], _: u32) -> Work {
+            Work::UntilKilled
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pool_whose_state_a_panic_has_left_half_changed_ends_and_no_broadcast_waits_for_its_world() {
+        let provider = FakeProvider::new(Arc::new(Endless));
+        let builder = Pool::builder().provider(provider.clone()).nodes(2).plugin(plugin("world").joins_world());
+        let pool = builder.start().await.unwrap();
+        let source = Arc::new(Source::file("a.py", "def f(): pass", "f"));
+        let task = Task::new(source, Args::new().encode().unwrap());
+        let _gang = pool.submit_all(task.clone()).await.unwrap();
+        let resized = pool.clone();
+        tokio::spawn(async move { resized.resize(3).await });
+        while !pool.0.shared.lock().scheduler.is_held() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        let waits = pool.clone();
+        let waits = tokio::spawn(async move { waits.submit_all(task).await });
+        sleep(Duration::from_secs(1)).await;
+        let shared = Arc::clone(&pool.0.shared);
+        // Such as a task that reads the answers of a worker.
+        let interrupted = tokio::spawn(async move { shared.act(|_, _| panic!("a defect")) });
+        assert!(interrupted.await.unwrap_err().is_panic());
+        let error = timeout(Duration::from_secs(600), waits).await.unwrap().unwrap().unwrap_err();
+        assert!(error.message().contains("panicked: a defect"), "{error}");
+        pool.shutdown(Duration::from_secs(60)).await.unwrap();
+        assert!(provider.machines().is_empty());
+    }
+}

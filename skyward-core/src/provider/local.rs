@@ -5,6 +5,7 @@ mod folders;
 mod held;
 pub(super) mod host;
 mod key;
+mod lock;
 mod marked;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,9 +111,9 @@ impl Local {
             Some(_) => blocking(|| Ok(host::devices())).await?,
             None => Vec::new(),
         };
-        // A few small file operations without an await point between them: no part of them runs on
-        // after the future is dropped.
-        self.folders().create(batch, request, &devices)
+        // A few small file operations, whose only await points are waits for locks: no part of them
+        // runs on after the future is dropped.
+        self.folders().create(batch, request, &devices).await
     }
 
     async fn terminate_one(&self, machine: &MachineId) -> Result<()> {
@@ -164,8 +165,8 @@ impl Provider for Local {
     }
 
     async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
-        // Without an await point, as for a machine.
-        let record = self.folders().prepare(pool)?;
+        // As for a machine.
+        let record = self.folders().prepare(pool).await?;
         self.held().insert(pool.pool.clone(), record);
         Ok(())
     }

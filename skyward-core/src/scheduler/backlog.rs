@@ -8,7 +8,7 @@ use super::Scheduler;
 use super::family::FamilyId;
 use super::state::Place;
 use crate::error::Error;
-use crate::ids::{Rank, TaskId};
+use crate::ids::{NodeIndex, Rank, TaskId};
 
 /// The work that is left.
 #[derive(Debug, Default)]
@@ -88,6 +88,15 @@ impl Scheduler {
         }
         for rank in self.ranks() {
             if self.takes_more(rank) {
+                self.look_later(rank);
+            }
+        }
+    }
+
+    /// Makes the workers of a node that take tasks look for some.
+    pub(super) fn look_on(&mut self, node: NodeIndex) {
+        for rank in self.ranks_of(node) {
+            if self.failed.is_none() && self.takes_more(rank) {
                 self.look_later(rank);
             }
         }

@@ -70,11 +70,7 @@ impl Scheduler {
         self.departing.push(node);
         self.refresh_node(node);
         // Tasks that name the node and that it held back as cordoned run now.
-        for rank in self.ranks_of(node) {
-            if self.failed.is_none() && self.takes_more(rank) {
-                self.look_later(rank);
-            }
-        }
+        self.look_on(node);
     }
 
     /// A draining node stays after all.
@@ -82,7 +78,7 @@ impl Scheduler {
         debug_assert_eq!(node.0, self.active);
         self.active = node.0 + 1;
         self.refresh_node(node);
-        self.look_all();
+        self.look_on(node);
     }
 
     /// A node's machine will end: it takes no more tasks. [`Action::NodeDrained`] reports when it
@@ -100,7 +96,7 @@ impl Scheduler {
         let Some(record) = self.nodes.get_mut(node.0 as usize) else { return };
         record.cordoned = false;
         self.refresh_node(node);
-        self.look_all();
+        self.look_on(node);
     }
 
     /// Whether a node is draining, or has left: it takes only tasks that name it. The active nodes

@@ -43,6 +43,7 @@ struct State {
     /// The offers that were tried, in order.
     tried: Vec<OfferId>,
     refused: usize,
+    lists: usize,
 }
 
 impl FakeProvider {
@@ -95,6 +96,11 @@ impl FakeProvider {
     /// How many launches were refused.
     pub fn refused(&self) -> usize {
         lock(&self.0.state).refused
+    }
+
+    /// How often the machines of a pool were listed.
+    pub fn lists(&self) -> usize {
+        lock(&self.0.state).lists
     }
 
     /// How many machines the provider gave notice of before they ended.

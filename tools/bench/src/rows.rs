@@ -177,6 +177,10 @@ pub(crate) const LOCAL: Suite = Suite {
         Row::new("broadcast_8_p50_us", Budget::None),
         Row::new("idle_1000_ready_s", at_most(2.0)),
         Row::new("queue_1m_hold_ms", at_most(20.0)),
+        Row::new("ends_1000_gap_ms", at_most(100.0)),
+        Row::new("ends_1000_hold_ms", at_most(20.0)),
+        Row::new("ends_1000_notices", at_most(1000.0)),
+        Row::new("ends_1000_lists", at_most(100.0)),
         Row::new("idle_kib_per_node", at_most(100.0)),
     ],
 };

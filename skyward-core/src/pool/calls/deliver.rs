@@ -22,12 +22,15 @@ impl Shared {
     /// Emits an event.
     pub(crate) fn emit(&self, event: PoolEvent) {
         self.outbox.push(Effect::Event(event));
-        self.empty_outbox();
+        if self.deliver() {
+            self.leave_rest();
+        }
     }
 
-    /// Delivers the waiting reports, unless another thread is delivering.
-    pub(crate) fn empty_outbox(&self) {
-        self.outbox.empty(|effect| foreign(|| self.deliver_one(effect)));
+    /// Delivers a slice of the waiting reports, unless another thread is delivering. Returns
+    /// whether the caller must see to the rest.
+    pub(super) fn deliver(&self) -> bool {
+        self.outbox.deliver(|effect| foreign(|| self.deliver_one(effect)))
     }
 
     fn deliver_one(&self, effect: Effect) {

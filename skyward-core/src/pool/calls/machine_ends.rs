@@ -13,10 +13,12 @@ pub(crate) struct MachineEnds {
     pub(crate) notices: Notices,
     /// When the whole pool ends because of its budget.
     pub(super) budget: Option<Instant>,
+    /// The end that the workers of a joined world were notified of last.
+    pub(super) told: Option<End>,
 }
 
 /// An end that workers are notified of.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct End {
     /// The name of the reason in the protocol.
     pub(super) kind: &'static str,
@@ -26,10 +28,11 @@ pub(super) struct End {
 }
 
 impl MachineEnds {
-    /// The nearest of these ends of machines and the end of the budget.
-    pub(super) fn nearest<'n>(&self, notices: impl Iterator<Item = &'n Notice>) -> Option<End> {
-        let ends = notices.map(|notice| (kind(notice.reason), notice.at, notice.words.as_deref().unwrap_or_default()));
-        let nearest = ends.chain(self.budget.map(|at| ("budget", at, ""))).min_by_key(|(_, at, _)| *at);
+    /// The nearer of the end of a machine and the end of the budget.
+    pub(super) fn nearest(&self, notice: Option<&Notice>) -> Option<End> {
+        let end = notice.map(|notice| (kind(notice.reason), notice.at, notice.words.as_deref().unwrap_or_default()));
+        let budget = self.budget.map(|at| ("budget", at, ""));
+        let nearest = end.into_iter().chain(budget).min_by_key(|(_, at, _)| *at);
         nearest.map(|(kind, at, words)| End { kind, at, words: words.into() })
     }
 }

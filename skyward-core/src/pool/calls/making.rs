@@ -45,8 +45,10 @@ impl Making {
 
     /// The machines that are being made ready, or only the machine that `only` names.
     fn made(&self, only: Option<MachineNumber>) -> Vec<&Made> {
-        let meant = self.machines.iter().filter(|(machine, _)| only.is_none_or(|only| only == **machine));
-        meant.map(|(_, made)| made).collect()
+        match only {
+            Some(machine) => self.machines.get(&machine).into_iter().collect(),
+            None => self.machines.values().collect(),
+        }
     }
 
     /// The deadline of a wait that began at `began` and may take `limit`. The time for which a

@@ -27,5 +27,6 @@ pub(crate) mod spans;
 pub(crate) mod state;
 pub(crate) mod submit;
 pub(crate) mod task;
+mod waiters;
 pub(crate) mod waiting_for;
 pub(crate) mod worker;

@@ -13,22 +13,36 @@ use crate::worker::link::Sender;
 use crate::worker::message::ToWorker;
 
 impl Shared {
-    /// A machine will end: its workers are notified, in a joined world all workers.
-    pub(crate) fn on_ending(&self, machine: &MachineId) {
-        self.warn(|state| state.machine_ends.notices.announce(machine));
+    /// Machines will end: their workers are notified, in a joined world all workers, unless these
+    /// know of an end that is as near.
+    pub(crate) fn on_ending(&self, machines: &[MachineId]) {
+        self.warn(|state| {
+            let notices = &mut state.machine_ends.notices;
+            machines.iter().filter_map(|machine| notices.announce(machine)).collect()
+        });
     }
 
     /// All machines will end at this time, because of the budget.
     pub(crate) fn on_budget_end(&self, at: Instant) {
-        self.warn(|state| state.machine_ends.budget = Some(at));
+        self.warn(|state| {
+            state.machine_ends.budget = Some(at);
+            state.rows().map(|(node, _)| node).collect()
+        });
     }
 
-    fn warn(&self, change: impl FnOnce(&mut State)) {
+    /// Notifies the workers of the nodes that `change` returns; in a joined world all workers, if
+    /// the end of the world has changed.
+    fn warn(&self, change: impl FnOnce(&mut State) -> Vec<NodeIndex>) {
         let mut after = After::default();
         {
             let mut state = self.lock();
-            change(&mut state);
-            for (rank, end) in state.warnings() {
+            let mut nodes = change(&mut state);
+            if state.scheduler.is_joined() {
+                let end = state.nearest_end(NodeIndex(0));
+                let is_told = std::mem::replace(&mut state.machine_ends.told, end.clone()) == end;
+                nodes = if is_told { Vec::new() } else { state.rows().map(|(node, _)| node).collect() };
+            }
+            for (rank, end) in state.warnings(nodes) {
                 let End { kind, at, words } = end;
                 state.push_to_worker(rank, ToWorker::Notice { kind, seconds: left(at), words: &words }, &mut after);
             }
@@ -45,7 +59,7 @@ impl Shared {
             pause = (pause * 2).min(LATER);
             let busy: Vec<Rank> = {
                 let state = self.lock();
-                let warned = state.warnings();
+                let warned = state.warnings(state.rows().map(|(node, _)| node));
                 if warned.is_empty() {
                     return;
                 }
@@ -60,21 +74,16 @@ impl Shared {
 impl State {
     /// The nearest end that concerns a node; in a joined world the end of any node.
     fn nearest_end(&self, node: NodeIndex) -> Option<End> {
-        let (ends, row) = (&self.machine_ends, self.nodes.get(node.0 as usize));
-        if self.scheduler.is_joined() {
-            return ends.nearest(ends.notices.all_announced());
-        }
-        ends.nearest(row.and_then(|row| ends.notices.announced(&row.machine.id)).into_iter())
+        let notices = &self.machine_ends.notices;
+        let own = || notices.announced(&self.nodes.get(node.0 as usize)?.machine.id);
+        self.machine_ends.nearest(if self.scheduler.is_joined() { notices.nearest_announced() } else { own() })
     }
 
-    /// The workers whose machines will end, each with the nearest end.
-    fn warnings(&self) -> Vec<(Rank, End)> {
+    /// The workers of these nodes whose machines will end, each with the nearest end.
+    fn warnings(&self, nodes: impl IntoIterator<Item = NodeIndex>) -> Vec<(Rank, End)> {
         let mut warnings = Vec::new();
-        // The nearest end of a world is the same for all of its nodes.
-        let world = self.scheduler.is_joined().then(|| self.nearest_end(NodeIndex(0)));
-        for (node, _) in self.rows() {
-            let end = world.clone().unwrap_or_else(|| self.nearest_end(node));
-            let Some(end) = end else { continue };
+        for node in nodes {
+            let Some(end) = self.nearest_end(node) else { continue };
             warnings.extend(self.scheduler.layout().ranks_of(node).map(|rank| (rank, end.clone())));
         }
         warnings

@@ -27,32 +27,43 @@ impl Outbox {
         self.waiting().push_back(effect);
     }
 
-    /// Delivers the waiting reports, unless another thread is delivering: that thread delivers
-    /// these too.
-    pub(super) fn empty(&self, mut deliver: impl FnMut(Effect)) {
+    /// Delivers a slice of the waiting reports, unless another thread is delivering: then these are
+    /// that thread's concern too. Returns whether reports are left that are the caller's concern.
+    pub(super) fn deliver(&self, mut deliver: impl FnMut(Effect)) -> bool {
+        let mut left = SLICE;
         loop {
             let delivering = match self.delivering.try_lock() {
                 Ok(delivering) => delivering,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return,
+                Err(TryLockError::WouldBlock) => return false,
             };
-            loop {
-                let waiting = std::mem::take(&mut *self.waiting());
-                if waiting.is_empty() {
-                    break;
-                }
-                waiting.into_iter().for_each(&mut deliver);
+            while left > 0 {
+                let Some(effect) = self.next() else { break };
+                deliver(effect);
+                left -= 1;
             }
             drop(delivering);
             // A thread that put reports here after the last look found this thread delivering, and
             // relies on it.
             if self.waiting().is_empty() {
-                return;
+                return false;
+            }
+            if left == 0 {
+                return true;
             }
         }
+    }
+
+    /// The next report. The queue is not locked while the report is delivered.
+    fn next(&self) -> Option<Effect> {
+        self.waiting().pop_front()
     }
 
     fn waiting(&self) -> MutexGuard<'_, VecDeque<Effect>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// The most reports that a thread delivers at a time: it may be a thread of the program, and the
+/// reports may be those of other threads.
+const SLICE: usize = 256;

@@ -1,12 +1,15 @@
 //! Moves a pool from one phase to the next, and reports each phase once.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::life::Life;
 use super::shared::Shared;
 use crate::compute::PoolPhase;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
+use crate::pool::command::Command;
+use crate::pool::foreign::foreign;
 
 impl Shared {
     /// The driver begins a phase.
@@ -25,7 +28,10 @@ impl Shared {
     /// The driver is lost. Callers that wait for tasks receive this error; what was started must
     /// still be ended.
     pub(crate) fn on_driver_lost(&self, error: Error) {
-        tracing::error!(pool = %self.pool, error = error.summary(), "the pool's driver has failed; the pool ends its machines");
+        // A subscriber of `tracing` may be what panicked.
+        foreign(|| {
+            tracing::error!(pool = %self.pool, error = error.summary(), "the pool's driver has failed; the pool ends its machines");
+        });
         self.emit(PoolEvent::Failed { error: error.clone() });
         self.live(Life::Adrift(error.clone()));
         self.close_queue();
@@ -41,8 +47,15 @@ impl Shared {
             let mut state = self.lock();
             let left = (std::mem::take(&mut state.tasks), std::mem::take(&mut state.held));
             drop(state);
-            drop(left);
+            foreign(|| drop(left));
         }
+    }
+
+    /// A panic has interrupted a change of the state. What was to follow from the change is lost,
+    /// and some callers would wait for it for ever, so the pool ends.
+    pub(super) fn on_interrupted(&self, panic: Box<dyn Any + Send>) -> ! {
+        self.command(Command::Failed(panicked("a part of the pool", &*panic)));
+        resume_unwind(panic)
     }
 
     /// The pool has ended with this result. Callers that wait for the end, or for anything that
@@ -80,11 +93,18 @@ impl Shared {
             }
             std::mem::replace(&mut state.life, life).phase()
         };
-        self.ended.notify_waiters();
+        self.waiters.wake();
         match after {
             PoolPhase::Draining | PoolPhase::Failed if !before.is_ending() => self.emit(PoolEvent::Draining),
             PoolPhase::Closed if before != after => self.emit(PoolEvent::Closed),
             _ => {}
         }
     }
+}
+
+/// The error of a pool that ends because of a panic.
+pub(crate) fn panicked(who: &str, panic: &(dyn Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Error::new(ErrorKind::Closed, format!("{who} panicked: {}", text.unwrap_or("without a message")))
+        .with_hint("this is a defect, of this library or of the provider or plugin that it called: please report it with the backtrace")
 }

@@ -19,6 +19,7 @@ use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::{OutputChunk, OutputStream, PoolEvent};
 use crate::ids::{Generation, Rank, TaskId};
 use crate::payload::{Outcome, Value};
+use crate::pool::foreign::foreign;
 use crate::pool::metrics::Metrics;
 use crate::worker::codec::Frame;
 use crate::worker::link::Sender;
@@ -190,7 +191,6 @@ impl Shared {
             Some(exit)
         });
         if let Some(exit) = known {
-            self.ended.notify_waiters();
             self.emit(PoolEvent::WorkerExited { rank, exit });
         }
     }
@@ -202,6 +202,7 @@ impl Shared {
                 return;
             };
             slot.requests.on_recalled(upto);
+            slot.changed.notify_waiters();
             // The first run counts as started, and its deadline runs: a connected worker refuses it
             // itself. A worker that is stopped never does that. If its tasks were taken back and
             // sent again each time, no task would ever reach its deadline, and the worker would
@@ -210,7 +211,6 @@ impl Shared {
             let not_begun = slot.session.take_back(begun.max(first), upto);
             state.on_not_begun(now, rank, &not_begun);
         });
-        self.ended.notify_waiters();
     }
 
     /// All output of an exited worker has arrived.
@@ -220,7 +220,6 @@ impl Shared {
                 state.held.release(rank);
             }
         });
-        self.ended.notify_waiters();
     }
 
     /// The payload of a worker has made progress.
@@ -306,7 +305,11 @@ impl Shared {
         let Some(items) = entry.items.as_ref().filter(|_| index >= entry.next_item) else { return Ok(()) };
         let length = value.len();
         // A caller that is gone cancels the task.
-        let fits = |value| !matches!(items.try_send(Value::new(value, rank)), Err(TrySendError::Full(_)));
+        let fits = |value| {
+            let mut sent = Ok(());
+            foreign(|| sent = items.try_send(Value::new(value, rank)));
+            !matches!(sent, Err(TrySendError::Full(_)))
+        };
         if index > entry.next_item || !fits(value) {
             let what = format!("rank {rank} sent item {index} of task {id} instead of item {}", entry.next_item);
             return Err(Error::new(ErrorKind::Protocol, what));

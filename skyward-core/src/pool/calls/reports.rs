@@ -12,6 +12,7 @@ use super::state::State;
 use crate::event::PoolEvent;
 use crate::ids::{Attempt, Generation, Rank, TaskId};
 use crate::payload::{Report, Value};
+use crate::pool::foreign::foreign;
 use crate::worker::link::Sender;
 use crate::worker::message::ToWorker;
 
@@ -43,7 +44,7 @@ impl Shared {
             let root = task.map(|id| state.scheduler.above(id).last().unwrap_or(id));
             let reader = root.and_then(|id| state.tasks.get(&id)?.task.reports.as_ref());
             if let Some(reader) = reader {
-                reader.send(report);
+                foreign(|| reader.send(report));
                 let shared = Arc::downgrade(self);
                 let slot = state.workers.get_mut(rank.0 as usize).filter(|slot| slot.session.is_report_due());
                 if let Some(slot) = slot

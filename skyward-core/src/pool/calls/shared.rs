@@ -5,7 +5,9 @@
 //! another task of the runtime; its answer goes from the reader of the link to the caller. The lock
 //! is never held across an await or across a system call that can block.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,10 +16,12 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 
 use super::after::After;
 use super::events::EventBuffer;
+use super::life::Life;
 use super::lock::Locked;
 use super::outbox::Outbox;
 use super::poison::Refused;
 use super::state::State;
+use super::waiters::Waiters;
 use super::worker::{WorkerSlot, slots_of};
 use crate::compute::{CallsStatus, PoolPhase, PoolStatus, WorkerStatus};
 use crate::error::{Error, WorkerExit};
@@ -27,6 +31,7 @@ use crate::payload::{TaskOptions, TraceSource};
 use crate::pool::command::Command;
 use crate::pool::fleet::account::Account;
 use crate::pool::fleet::clock;
+use crate::pool::foreign::foreign;
 use crate::pool::metrics::Metrics;
 use crate::provider::Machine;
 use crate::spec::{Limits, Secrets};
@@ -58,11 +63,11 @@ pub(crate) struct Shared {
     /// Numbers the connections to agents.
     pub(crate) next_connection: AtomicU64,
     commands: mpsc::UnboundedSender<Command>,
-    /// Notifies that the scheduler has an earlier deadline than the driver sleeps for.
-    pub(crate) earlier: Notify,
-    /// Notifies that something has changed that [`until`](Self::until) may wait for, such as the
-    /// exit of a worker.
-    pub(crate) ended: Notify,
+    /// Wakes the pool's own task: the scheduler has an earlier deadline than the task sleeps for,
+    /// or another thread has left work.
+    pub(crate) background: Notify,
+    /// Those who wait for another phase of the pool, or until a world that was held takes tasks.
+    pub(super) waiters: Waiters,
 }
 
 /// The settings with which a pool starts.
@@ -97,39 +102,57 @@ impl Shared {
             next_connection: AtomicU64::new(1),
             limits,
             commands,
-            earlier: Notify::new(),
-            ended: Notify::new(),
+            background: Notify::new(),
+            waiters: Waiters::default(),
         })
     }
 
-    /// Changes the state, and carries out the actions of the scheduler. Many actions are carried
-    /// out in slices, with the state unlocked between them.
+    /// Changes the state, carries out the actions of the scheduler, and delivers reports: a slice
+    /// of each, because the caller may be any thread, and most of the work may be that of others.
+    /// The pool's own task does the rest.
     pub(crate) fn act<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> T {
-        let (result, mut more) = self.act_once(change);
-        while more {
-            more = self.act_once(|_, _| ()).1;
+        let (result, more) = self.act_once(change);
+        if more {
+            self.leave_rest();
         }
         result
     }
 
-    /// The same as [`act`](Self::act), except that other tasks of the runtime run between the
-    /// slices.
+    /// The same as [`act`](Self::act), except that this waits until all work is done. Other tasks
+    /// of the runtime run between the slices.
     pub(crate) async fn act_in_slices<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> T {
         let (result, mut more) = self.act_once(change);
         while more {
-            tokio::task::yield_now().await;
+            // Without a driver, this task may end at any await point.
+            if self.is_driven() {
+                tokio::task::yield_now().await;
+            }
             more = self.act_once(|_, _| ()).1;
         }
         result
     }
 
-    /// Makes a change, and does a slice of the scheduler's work. Returns whether the scheduler has
-    /// more work.
+    /// Leaves work to the pool's own task. That task ends with the driver: without a driver the
+    /// work is done here. The order matters: whoever leaves work looks for the driver after that,
+    /// and whoever ends the driver looks for work after that.
+    pub(super) fn leave_rest(&self) {
+        if self.is_driven() {
+            return self.background.notify_one();
+        }
+        while self.act_once(|_, _| ()).1 {}
+    }
+
+    fn is_driven(&self) -> bool {
+        matches!(self.lock().life, Life::Driven(_))
+    }
+
+    /// Makes a change, and does a slice of the scheduler's work and of the reports. Returns whether
+    /// more is left.
     fn act_once<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> (T, bool) {
         // The runtime's clock, which tests can pause.
         let now = tokio::time::Instant::now().into_std();
         let mut after = After::default();
-        let (result, more, earlier, released) = {
+        let changed = catch_unwind(AssertUnwindSafe(|| {
             let mut state = self.lock();
             let held = state.scheduler.is_held();
             let result = change(&mut state, now);
@@ -143,19 +166,19 @@ impl Shared {
             state.emit_numbers();
             self.outbox.put(&mut state.effects);
             (result, more, earlier, released)
-        };
+        }));
+        let (result, more, earlier, released) = changed.unwrap_or_else(|panic| self.on_interrupted(panic));
         if released {
-            // Wakes callers that wait for the size of the world to change.
-            self.ended.notify_waiters();
+            self.waiters.wake();
         }
         for sender in &after.flush {
             sender.flush();
         }
-        self.empty_outbox();
+        let undelivered = self.deliver();
         if earlier {
-            self.earlier.notify_one();
+            self.background.notify_one();
         }
-        (result, more)
+        (result, more || undelivered)
     }
 
     /// The payloads that are refused.
@@ -173,11 +196,12 @@ impl Shared {
         }
     }
 
-    /// The node that a machine is. A machine that is no node of the pool has its number instead.
-    pub(crate) fn node_of(&self, machine: &Machine) -> NodeIndex {
+    /// Tells which node each machine is now. A machine that is no node of the pool has its number
+    /// instead.
+    pub(crate) fn node_of(&self) -> impl Fn(&Machine) -> NodeIndex + use<> {
         let state = self.lock();
-        let row = state.rows().find(|(_, row)| row.machine.id == machine.id);
-        row.map_or(NodeIndex(machine.number.0), |(node, _)| node)
+        let nodes: BTreeMap<_, _> = state.rows().map(|(node, row)| (row.machine.id.clone(), node)).collect();
+        move |machine| nodes.get(&machine.id).copied().unwrap_or(NodeIndex(machine.number.0))
     }
 
     pub(crate) fn status(&self) -> PoolStatus {
@@ -226,45 +250,64 @@ impl Shared {
     }
 
     /// Sends the driver a command. A driver that is gone takes no commands: see
-    /// [`Life`](super::life::Life).
+    /// [`Life`].
     pub(crate) fn command(&self, command: Command) {
         let _ = self.commands.send(command);
     }
 
     /// Waits until this worker has exited.
     pub(crate) async fn exited(&self, rank: Rank, generation: Generation) -> WorkerExit {
-        self.until(|state| match state.slot(rank, generation) {
-            Some(slot) => slot.process.exit().cloned(),
-            None => Some(WorkerExit::WorldEnded),
-        })
-        .await
+        let exit = self.until_worker(rank, |slot| match slot.generation() == generation {
+            true => slot.process.exit().cloned(),
+            false => Some(WorkerExit::WorldEnded),
+        });
+        exit.await.unwrap_or(WorkerExit::WorldEnded)
     }
 
-    /// Waits until all output of exited workers has arrived.
-    pub(crate) async fn output_ended(&self) {
+    /// Waits until all output of the exited workers of these ranks has arrived.
+    pub(crate) async fn output_ended(&self, rows: Range<usize>) {
         let has_ended = |slot: &WorkerSlot| slot.output.has_ended() || !slot.process.has_ended();
-        self.until(|state| state.workers.iter().all(has_ended).then_some(())).await;
+        self.until_workers(rows, has_ended).await;
     }
 
+    /// Waits for another phase of the pool, or for a world that was held.
     pub(crate) async fn until<T>(&self, mut reached: impl FnMut(&mut State) -> Option<T>) -> T {
         loop {
-            let mut ended = std::pin::pin!(self.ended.notified());
-            ended.as_mut().enable();
+            let changed = self.waiters.wait();
             if let Some(value) = reached(&mut self.lock()) {
                 return value;
             }
-            ended.await;
+            let _ = changed.await;
+        }
+    }
+
+    /// Waits for something of the worker of a rank; `None` if the pool has no such rank.
+    async fn until_worker<T>(&self, rank: Rank, mut reached: impl FnMut(&WorkerSlot) -> Option<T>) -> Option<T> {
+        let row = rank.0 as usize;
+        loop {
+            let changed = Arc::clone(&self.lock().workers.get(row)?.changed);
+            let mut changed = std::pin::pin!(changed.notified());
+            changed.as_mut().enable();
+            if let Some(value) = reached(self.lock().workers.get(row)?) {
+                return Some(value);
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits for something of each of the workers of these ranks.
+    async fn until_workers(&self, rows: Range<usize>, reached: impl Fn(&WorkerSlot) -> bool) {
+        // An agent whose node is not in the pool yet has no workers.
+        let rows = rows.start..rows.end.min(self.lock().workers.len());
+        for row in rows {
+            self.until_worker(Rank(row as u32), |slot| reached(slot).then_some(())).await;
         }
     }
 
     /// Waits until all answers of the workers of these ranks have been handled, up to the ends of
     /// their connections. The wait is short, since the connections of living workers do not end.
     pub(crate) async fn heard(&self, rows: Range<usize>) {
-        let heard = self.until(|state| {
-            // An agent whose node is not in the pool yet has no workers.
-            let rows = rows.start.min(state.workers.len())..rows.end.min(state.workers.len());
-            state.workers[rows].iter().all(|slot| !slot.connection.is_read()).then_some(())
-        });
+        let heard = self.until_workers(rows, |slot| !slot.connection.is_read());
         let _ = tokio::time::timeout(HEARD, heard).await;
     }
 
@@ -272,8 +315,8 @@ impl Shared {
     pub(crate) fn on_read(&self, rank: Rank, generation: Generation, connection: u64) {
         if let Some(slot) = self.lock().slot(rank, generation) {
             slot.connection.on_read(connection);
+            slot.changed.notify_waiters();
         }
-        self.ended.notify_waiters();
     }
 
     /// A node's machine is given up: its workers are gone for the pool, whatever becomes of them.
@@ -296,7 +339,6 @@ impl Shared {
             let stays = state.scheduler.on_node_lost(now, node, cause);
             (lost.into_iter().map(move |rank| (rank, exit.clone())), stays)
         });
-        self.ended.notify_waiters();
         for (rank, exit) in lost {
             self.emit(PoolEvent::WorkerExited { rank, exit });
         }
@@ -318,12 +360,12 @@ impl Shared {
     pub(crate) async fn is_busy(&self, rank: Rank, generation: Generation) -> bool {
         let asked = self.lock().slot(rank, generation).map_or(0, |slot| slot.session.last());
         self.send(|state, after| state.recall(rank, after));
-        self.until(|state| {
-            let slot = state.slot(rank, generation)?;
+        let busy = self.until_worker(rank, |slot| {
             let answered = !slot.requests.is_recalling() || slot.process.has_ended();
-            answered.then(|| slot.session.sent().any(|(run, _)| run <= asked))
-        })
-        .await
+            let is_same = slot.generation() == generation;
+            (answered || !is_same).then(|| is_same && slot.session.sent().any(|(run, _)| run <= asked))
+        });
+        busy.await.unwrap_or(false)
     }
 
     /// Changes the state, and sends the messages that result.
@@ -335,7 +377,7 @@ impl Shared {
 
     /// Closes the queue of a pool that ends, so that no caller waits for room any more.
     pub(crate) fn close_queue(&self) {
-        self.room.close();
+        foreign(|| self.room.close());
     }
 }
 
@@ -347,3 +389,6 @@ impl std::fmt::Debug for Shared {
 
 /// How long the last answers of a worker may be under way when its end is known.
 const HEARD: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests;

@@ -52,20 +52,22 @@ impl Shared {
         }
     }
 
-    /// The number of workers that a broadcast goes to. Waits while a joined world changes its size.
+    /// The number of workers that a broadcast goes to. Waits while a joined world changes its size,
+    /// unless the pool takes no tasks any more: then the world may never take tasks again.
     async fn workers_of_broadcast(&self, task: &mut Task) -> Result<usize> {
-        let settled = self.until(|state| {
-            let count = state.scheduler.active_workers() as usize;
-            (!state.scheduler.is_held()).then_some(count)
+        let settled = self.until(|state| match state.may_submit() {
+            Ok(()) if state.scheduler.is_held() => None,
+            Ok(()) => Some(Ok(state.scheduler.active_workers() as usize)),
+            Err(error) => Some(Err(error)),
         });
-        let Some(longest) = task.options.queue_timeout else { return Ok(settled.await) };
+        let Some(longest) = task.options.queue_timeout else { return settled.await };
         let began = Instant::now();
         let count = tokio::time::timeout(longest, settled).await.map_err(|_| {
             let what = format!("the task was not started within {longest:?}: the pool is resizing and waits for running tasks to finish");
             Error::new(ErrorKind::QueueTimeout, what)
                 .temporary()
                 .with_hint("`.queue_timeout(…)` bounds the wait for a worker; give it more")
-        })?;
+        })??;
         task.options.queue_timeout = Some(longest.saturating_sub(began.elapsed()));
         Ok(count)
     }
@@ -196,8 +198,15 @@ impl Shared {
         if let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(count) {
             return Ok(room);
         }
-        let room = Arc::clone(&self.room).acquire_many_owned(count);
-        let Some(longest) = task.options.queue_timeout else { return room.await.map_err(|_| self.refusal()) };
+        // A waker of another caller that panics can keep the end of the queue from this one.
+        let room = async {
+            tokio::select! {
+                biased;
+                room = Arc::clone(&self.room).acquire_many_owned(count) => room.map_err(|_| self.refusal()),
+                error = self.until(|state| state.may_submit().err()) => Err(error),
+            }
+        };
+        let Some(longest) = task.options.queue_timeout else { return room.await };
         let began = Instant::now();
         let room = tokio::time::timeout(longest, room).await.map_err(|_| {
             Error::new(
@@ -211,7 +220,7 @@ impl Shared {
             .with_hint("`.queue_timeout(…)` bounds the wait for a worker; give it more, or the pool more workers")
         })?;
         task.options.queue_timeout = Some(longest.saturating_sub(began.elapsed()));
-        room.map_err(|_| self.refusal())
+        room
     }
 
     /// Fills in the pool's options, and refuses tasks that must not run.

@@ -5,6 +5,10 @@ pub(crate) mod connection;
 pub(crate) mod output;
 pub(crate) mod process;
 
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
 use self::connection::Connection;
 use self::output::Output;
 use self::process::Process;
@@ -25,6 +29,8 @@ pub(crate) struct WorkerSlot {
     pub(crate) requests: Requests,
     /// The calls that the worker makes and helps with; `None` before its first call.
     calls: Option<Box<Calls>>,
+    /// Wakes whoever waits for a change of the workers of the rank.
+    pub(super) changed: Arc<Notify>,
 }
 
 /// What the agent of a worker was asked to do with it, as far as that is not done yet.
@@ -55,6 +61,7 @@ impl WorkerSlot {
             output: Output::default(),
             requests: Requests::default(),
             calls: None,
+            changed: Arc::default(),
         }
     }
 
@@ -76,7 +83,9 @@ impl WorkerSlot {
             false => Output::default(),
         };
         let (process, connection) = (self.process.successor(same_machine), self.connection.successor());
-        Self { process, connection, output, ..Self::new(generation, max_frame_bytes) }
+        let changed = Arc::clone(&self.changed);
+        changed.notify_waiters();
+        Self { process, connection, output, changed, ..Self::new(generation, max_frame_bytes) }
     }
 
     /// The generation of the world to which the worker belongs.
@@ -135,6 +144,7 @@ impl WorkerSlot {
         self.process.on_ended(pid, ended.exit.clone());
         self.connection.close();
         self.calls = None;
+        self.changed.notify_waiters();
         Some(ended)
     }
 
@@ -144,6 +154,7 @@ impl WorkerSlot {
         let exited = self.process.has_ended();
         if exited {
             self.output.end();
+            self.changed.notify_waiters();
         }
         exited
     }
@@ -155,6 +166,7 @@ impl WorkerSlot {
         self.connection.close();
         self.calls = None;
         self.connection.stop_reader();
+        self.changed.notify_waiters();
     }
 }
 

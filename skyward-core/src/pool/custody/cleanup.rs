@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::ledger::{Ledger, PoolLedger};
+use super::listing::Listing;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, MachineNumber, PoolId};
 use crate::pool::fleet::account::Account;
@@ -27,6 +28,7 @@ pub(crate) struct Cleanup {
     /// The machines that are known to be released or gone.
     over: Arc<Mutex<BTreeSet<MachineId>>>,
     prepared: Arc<Mutex<bool>>,
+    listing: Arc<Listing>,
     /// `None` if nothing outlives the client, so that no other client ever has to end it.
     ledger: Option<PoolLedger>,
     /// The setting that gives more time, as an error names it.
@@ -90,6 +92,7 @@ impl Cleanup {
             unanswered: Arc::default(),
             over: Arc::default(),
             prepared: Arc::default(),
+            listing: Arc::default(),
             ledger,
             setting,
         }
@@ -255,18 +258,21 @@ impl Cleanup {
         // reached nor a list that fails keeps other machines from being confirmed gone.
         let now = Instant::now();
         let half = now + end.saturating_duration_since(now) / 2 + LEAST / 2;
-        let (listed, failed) = futures_util::future::join(
-            tokio::time::timeout_at(half, provider.list(&self.pool)),
-            terminate(provider, &machines, half, left),
-        )
-        .await;
+        let list = async {
+            match only {
+                Some(number) => self.listing.of(provider, &self.pool, number).await,
+                None => provider.list(&self.pool).await,
+            }
+        };
+        let list = tokio::time::timeout_at(half, list);
+        let (listed, failed) = futures_util::future::join(list, terminate(provider, &machines, half, left)).await;
         let mut cause = failed;
         match listed {
             Ok(Ok(listed)) => {
                 left.unlisted = false;
-                let known: Vec<_> = machines.iter().map(|machine| machine.id.clone()).collect();
+                let known: BTreeSet<_> = machines.iter().map(|machine| machine.id.clone()).collect();
                 // Machines of launches whose answers never arrived.
-                let beside = listed.into_iter().filter(|machine| is_meant(machine) && !known.contains(&machine.id));
+                let beside = listed.into_iter().filter(|machine| !known.contains(&machine.id));
                 let beside: Vec<Machine> = beside.collect();
                 beside.iter().for_each(|machine| self.on_answered(&machine.launch));
                 left.machines.extend(beside.iter().map(|machine| machine.id.clone()));
@@ -287,7 +293,7 @@ impl Cleanup {
         left.cause = cause.or(left.cause.take());
         left.doing = "report the state of the pool's machines";
         let reports = provider.inspect(&left.machines).await?;
-        let mut there = Vec::new();
+        let (mut there, mut gone_now) = (Vec::new(), BTreeSet::new());
         left.unreleased = 0;
         for (machine, report) in machines.iter().zip(reports) {
             if report.state.is_released() {
@@ -298,11 +304,14 @@ impl Cleanup {
             }
             if report.state == MachineState::Gone {
                 gone.push(machine.id.clone());
-                lock(&self.machines).retain(|other| other.id != machine.id);
+                gone_now.insert(machine.id.clone());
             } else {
                 there.push(machine.id.clone());
                 left.unreleased += usize::from(!report.state.is_released());
             }
+        }
+        if !gone_now.is_empty() {
+            lock(&self.machines).retain(|machine| !gone_now.contains(&machine.id));
         }
         left.machines = there;
         // At the end of the pool no launch is under way, so the list settles.

@@ -28,6 +28,7 @@ pub(crate) use record::{Head, Page};
 use self::lock::Locked;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::PoolId;
+use crate::pool::spawn::spawn_blocking;
 
 /// The folder of a user's ledger.
 #[derive(Debug, Clone)]
@@ -84,7 +85,11 @@ impl Ledger {
     }
 
     /// All pools. Pools whose owner is gone are locked for this process until they are dropped.
-    pub(crate) fn pools(&self) -> Result<Vec<Found>> {
+    pub(crate) async fn read(self) -> Result<Vec<Found>> {
+        blocking(move || self.pools()).await
+    }
+
+    fn pools(&self) -> Result<Vec<Found>> {
         let entries = match std::fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(|error| cannot("read", &self.folder, error))?,
@@ -163,6 +168,18 @@ fn sweep(path: &Path) {
     }
 }
 
+/// Does work on the ledger on a thread of its own. The work goes on if it takes too long.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::time::timeout(PATIENCE, spawn_blocking(work)).await {
+        Ok(Ok(done)) => done,
+        Ok(Err(error)) => {
+            Err(Error::new(ErrorKind::Ledger, "the access to the ledger was interrupted").with_source(error))
+        }
+        Err(_) => Err(Error::new(ErrorKind::Ledger, format!("the ledger's disk did not answer within {PATIENCE:?}"))
+            .with_hint(format!("set {VARIABLE} to a folder on a disk that answers"))),
+    }
+}
+
 fn cannot(what: &str, path: &Path, error: io::Error) -> Error {
     let hint = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -184,6 +201,8 @@ const EXTENSION: &str = "ledger";
 const NEW: &str = "new";
 /// The most bytes that are read from a file; 100 000 machines need fewer.
 const LARGEST: u64 = 256 << 20;
+/// How long to wait for a disk that does not answer.
+const PATIENCE: Duration = Duration::from_secs(10);
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]

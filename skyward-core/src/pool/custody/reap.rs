@@ -15,10 +15,9 @@ use tokio::time::Instant;
 pub use self::expired::reap_expired;
 use self::holders::Holders;
 use super::cleanup::Cleanup;
-use super::ledger::{Found, Ledger, Orphan};
-use crate::error::{Error, ErrorKind, Result};
+use super::ledger::{Found, Ledger, Orphan, blocking};
+use crate::error::{Error, Result};
 use crate::ids::{LaunchId, MachineId, PoolId};
-use crate::pool::spawn::spawn_blocking;
 use crate::provider::{Checked, Local, Machine, Provider};
 
 /// The result of [`reap`], about the pools in the ledger, or of [`reap_expired`], about the pools
@@ -109,15 +108,15 @@ pub struct Unconfirmed {
 /// # Cancel safety
 ///
 /// Machines that are already ending go on ending. Their pools stay in the ledger.
+///
+/// [`ErrorKind::Identity`]: crate::error::ErrorKind::Identity
+/// [`ErrorKind::Ledger`]: crate::error::ErrorKind::Ledger
 pub async fn reap(providers: impl IntoIterator<Item = Arc<dyn Provider>>) -> Result<Reaped> {
     reap_in(Ledger::of_user()?, providers.into_iter().collect()).await
 }
 
 async fn reap_in(ledger: Ledger, providers: Vec<Arc<dyn Provider>>) -> Result<Reaped> {
-    let found = spawn_blocking(move || ledger.pools()).await;
-    let found = found.map_err(|error| {
-        Error::new(ErrorKind::Ledger, "the reading of the ledger was interrupted").with_source(error)
-    })??;
+    let found = ledger.read().await?;
     let mut reaped = Reaped::default();
     let mut orphans = Vec::new();
     for found in found {
@@ -172,14 +171,8 @@ async fn end(orphan: Orphan, given: &[Arc<dyn Provider>]) -> Result<Ended, Uncon
         let ended: Vec<&str> = machines.iter().map(MachineId::as_str).collect();
         return Err(left(if ended.is_empty() { error } else { error.with_context("ended", ended.join(", ")) }));
     }
-    let forgotten = spawn_blocking(move || orphan.forget()).await;
-    match forgotten {
-        Ok(Ok(())) => Ok(Ended { pool, provider: name, machines }),
-        Ok(Err(error)) => Err(left(error)),
-        Err(error) => Err(left(
-            Error::new(ErrorKind::Ledger, "the removal of the pool from the ledger was interrupted").with_source(error),
-        )),
-    }
+    blocking(move || orphan.forget()).await.map_err(left)?;
+    Ok(Ended { pool, provider: name, machines })
 }
 
 /// Ends the pool's machines at one provider.

@@ -28,8 +28,9 @@ impl Cleanup {
             tracing::warn!(pool = %shared.pool, "workers did not end in time; their machines are ended");
         }
         drop(nodes);
+        let node_of = shared.node_of();
         let gone = |machine: &Machine| {
-            shared.emit(PoolEvent::NodeGone { node: shared.node_of(machine), machine: machine.id.clone() });
+            shared.emit(PoolEvent::NodeGone { node: node_of(machine), machine: machine.id.clone() });
         };
         self.release(end, gone).await
     }
@@ -49,7 +50,7 @@ async fn end_agents(shared: &Arc<Shared>, nodes: &[Arc<Node>], deadline: Duratio
     }))
     .await;
     // Waiting for output that does not arrive soon is not worth the price of the machines.
-    let _ = tokio::time::timeout(OUTPUT.min(deadline / 4), shared.output_ended()).await;
+    let _ = tokio::time::timeout(OUTPUT.min(deadline / 4), shared.output_ended(0..usize::MAX)).await;
     join_all(nodes.iter().map(|node| async move {
         if let Err(error) = node.agent.shutdown(Duration::ZERO, deadline).await {
             tracing::warn!(pool = %shared.pool, node = node.index.0, error = error.summary(), "the agent did not confirm its end");

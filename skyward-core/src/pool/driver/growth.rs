@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::ids::MachineNumber;
 use crate::pool::calls::shared::Shared;
 use crate::pool::fleet::autoscale::Elastic;
+use crate::pool::foreign::answer;
 use crate::pool::node::make::Node;
 use crate::spec::Nodes;
 
@@ -44,7 +45,7 @@ impl Growth {
     pub(crate) fn give_up(&mut self, error: &Error) {
         self.elastic = None;
         if let Some((_, done)) = self.waiter.take() {
-            let _ = done.send(Err(error.clone()));
+            answer(done, Err(error.clone()));
         }
     }
 }

@@ -128,7 +128,7 @@ impl Serving {
 async fn stop(shared: &Shared, node: &Node, generation: Generation, layout: Layout) -> Result<()> {
     let grace = shared.limits.grace;
     node.agent.stop(generation, layout.all_workers(), grace, grace + STOP).await?;
-    let _ = tokio::time::timeout(OUTPUT, shared.output_ended()).await;
+    let _ = tokio::time::timeout(OUTPUT, shared.output_ended(layout.rows_of(node.index, usize::MAX))).await;
     Ok(())
 }
 

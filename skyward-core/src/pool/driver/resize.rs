@@ -13,6 +13,7 @@ use crate::event::PoolEvent;
 use crate::ids::{MachineNumber, NodeIndex};
 use crate::pool::fleet::autoscale::Load;
 use crate::pool::fleet::step::Job;
+use crate::pool::foreign::answer;
 use crate::pool::node::make::Node;
 use crate::pool::node::repair;
 use crate::spec::Nodes;
@@ -20,11 +21,10 @@ use crate::spec::Nodes;
 impl Serving {
     pub(crate) fn on_resize(&mut self, nodes: Nodes, done: oneshot::Sender<Result<()>>) {
         if let Err(error) = nodes.validate().and_then(|()| self.recipe.check_size(nodes)) {
-            let _ = done.send(Err(error));
-            return;
+            return answer(done, Err(error));
         }
         if let Some((_, before)) = self.growth.waiter.replace((nodes.least(), done)) {
-            let _ = before.send(Err(Error::new(ErrorKind::Cancelled, "a later call of `resize` replaced this one")));
+            answer(before, Err(Error::new(ErrorKind::Cancelled, "a later call of `resize` replaced this one")));
         }
         let per_node = self.world.cluster.workers_per_node;
         self.growth.error = None;
@@ -179,7 +179,7 @@ impl Serving {
                 let what = format!("the pool has {nodes} nodes, and further machines could not be made ready");
                 Error::new(ErrorKind::Start, what).caused_by(self.growth.error.clone())
             };
-            let _ = done.send(if enough { Ok(()) } else { Err(failed()) });
+            answer(done, if enough { Ok(()) } else { Err(failed()) });
         }
     }
 

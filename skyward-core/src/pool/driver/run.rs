@@ -18,6 +18,7 @@ use crate::event::PoolEvent;
 use crate::pool::blueprint::Blueprint;
 use crate::pool::calls::life::closed;
 use crate::pool::calls::shared::Shared;
+use crate::pool::calls::state::State;
 use crate::pool::command::Command;
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::fleet::clock;
@@ -48,10 +49,10 @@ impl Driver {
     pub(crate) async fn run(mut self, blueprint: Blueprint, mut ready: oneshot::Sender<Result<()>>) {
         let shared = Arc::clone(&self.shared);
         let cleanup = self.cleanup.clone();
-        // The timers end with the driver, in whichever way the driver ends.
-        let mut timers = JoinSet::new();
-        timers.spawn(run_timers(Arc::clone(&shared)).in_current_span());
-        timers.spawn(watch_runtime(Arc::clone(&shared)).in_current_span());
+        // These tasks end with the driver, in whichever way the driver ends.
+        let mut beside = JoinSet::new();
+        beside.spawn(run_background(Arc::clone(&shared)).in_current_span());
+        beside.spawn(watch_runtime(Arc::clone(&shared)).in_current_span());
         let up = tokio::select! {
             biased;
             up = blueprint.bring_up(&shared, &cleanup) => up,
@@ -151,10 +152,11 @@ impl Driver {
         });
         self.shared.act_in_slices(|state, now| state.scheduler.drain(now, &reason)).await;
         let ended = self.cleanup.end(&self.shared, nodes, deadline).await;
-        self.shared.act(|state, now| {
+        let close = |state: &mut State, now| {
             state.scheduler.drain(now, &closed());
             state.held.release_all();
-        });
+        };
+        self.shared.act_in_slices(close).await;
         self.shared.enter(PoolPhase::Closed);
         if let Some(screen) = self.screen.take() {
             // The caller should see the last lines before it goes on, but a stuck terminal must not
@@ -221,8 +223,8 @@ async fn budget_spent(shared: &Shared) -> Error {
     }
 }
 
-/// Fires the scheduler's timers.
-async fn run_timers(shared: Arc<Shared>) {
+/// The pool's own task: fires the scheduler's timers, and does what other threads have left.
+async fn run_background(shared: Arc<Shared>) {
     loop {
         let next = next_timeout(&shared).unwrap_or_else(|| Instant::now() + IDLE);
         tokio::select! {
@@ -233,7 +235,7 @@ async fn run_timers(shared: Arc<Shared>) {
                     tokio::task::yield_now().await;
                 }
             }
-            () = shared.earlier.notified() => {}
+            () = shared.background.notified() => shared.act_in_slices(|_, _| ()).await,
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::pool::command::Command;
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::fleet::notices::Notices;
 use crate::pool::fleet::step::{Job, Repair, Workers};
+use crate::pool::foreign::answer;
 use crate::pool::node::generation::{NotStarted, World};
 use crate::pool::node::make::{Node, Recipe};
 use crate::pool::node::repair;
@@ -81,7 +82,7 @@ impl Serving {
     pub(crate) fn on_command(&mut self, command: Command) {
         if self.has_failed() {
             if let Command::Resize { done, .. } = command {
-                let _ = done.send(Err(self.failure()));
+                answer(done, Err(self.failure()));
             }
             return;
         }
@@ -120,8 +121,8 @@ impl Serving {
                 }
             }
             Command::AgentGone { node, connection } => self.on_agent_gone(node, connection),
-            Command::Notice { connection, reason, ends_in, words } => {
-                self.on_agent_notice(connection, reason, ends_in, words);
+            Command::Notice { node, connection, reason, ends_in, words } => {
+                self.on_agent_notice(node, connection, reason, ends_in, words);
             }
             // The driver's loop handles the ends of the pool.
             Command::Failed(_) | Command::Shutdown { .. } => {}

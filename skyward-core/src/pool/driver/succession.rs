@@ -11,8 +11,9 @@ use crate::error::Result;
 use crate::event::{DrainReason, PoolEvent};
 use crate::ids::{MachineId, NodeIndex};
 use crate::pool::fleet::clock;
-use crate::pool::fleet::notices::{Notice, Notices};
+use crate::pool::fleet::notices::{Due, Notice, Notices};
 use crate::pool::fleet::step::{Job, Taken};
+use crate::pool::node::make::Node;
 use crate::provider::{Checked, MachineReport, Provider, Reason};
 
 impl Serving {
@@ -27,14 +28,19 @@ impl Serving {
         if !provider.capabilities().preemptible {
             return;
         }
-        let machines: Vec<MachineId> = self.nodes.values().map(|node| node.machine.id.clone()).collect();
+        let machines = self.nodes.iter().map(|(node, there)| (*node, there.machine.id.clone())).collect();
         self.jobs.begin(Job::Watch, look(provider, machines), Self::on_watched);
     }
 
     /// Handles the provider's reports on the machines.
-    fn on_watched(&mut self, reports: Result<Vec<(MachineId, MachineReport)>>) {
+    fn on_watched(&mut self, reports: Result<Vec<(NodeIndex, MachineId, MachineReport)>>) {
         match reports {
-            Ok(reports) => reports.into_iter().for_each(|(machine, report)| self.on_report(&machine, &report)),
+            Ok(reports) => {
+                let changed =
+                    reports.into_iter().filter(|(node, machine, report)| self.on_report(*node, machine, report));
+                let changed: Vec<MachineId> = changed.map(|(_, machine, _)| machine).collect();
+                self.shared.on_ending(&changed);
+            }
             // Nothing is concluded from a provider that cannot be queried.
             Err(error) => {
                 tracing::debug!(pool = %self.shared.pool, %error, "the states of the machines could not be queried")
@@ -43,90 +49,99 @@ impl Serving {
         self.watch();
     }
 
-    fn on_report(&mut self, machine: &MachineId, report: &MachineReport) {
-        let Some(node) = self.node_on(machine) else { return };
+    /// Handles the report on the machine that a node had when the provider was queried. Returns
+    /// whether its workers are notified of another end than the reported one.
+    fn on_report(&mut self, node: NodeIndex, machine: &MachineId, report: &MachineReport) -> bool {
+        let Some(there) = self.node(node).filter(|there| there.machine.id == *machine) else { return false };
         if report.state.is_over() {
             let error = self.recipe.provider.over(machine, report);
-            return self.on_node_lost(node, error);
+            self.on_node_lost(node, error);
+            return false;
         }
-        let Some(ends_in) = report.ends_in else { return };
+        let Some(ends_in) = report.ends_in else { return false };
         let reason = match report.reason {
             Some(Reason::Preempted) => DrainReason::Preempted,
             _ => DrainReason::Expired,
         };
-        self.on_notice(machine, reason, ends_in, report.words.clone());
+        notice_in(ends_in, reason, report.words.clone()).is_some_and(|notice| self.on_notice(&there, notice))
     }
 
-    /// A machine will end after `ends_in`.
-    pub(crate) fn on_notice(
-        &mut self,
-        machine: &MachineId,
-        reason: DrainReason,
-        ends_in: Duration,
-        words: Option<String>,
-    ) {
-        let now = Instant::now().into_std();
-        let Some(at) = now.checked_add(ends_in) else { return };
-        let there = self.nodes.values().find(|node| node.machine.id == *machine);
-        if let (DrainReason::Preempted, Some(node)) = (reason, there) {
+    /// The machine of a node will end. The driver acts on that when it looks at the notices, so
+    /// that it acts at once on all notices that come at the same time. Returns whether the workers
+    /// are notified of another end.
+    fn on_notice(&mut self, node: &Node, notice: Notice) -> bool {
+        if notice.reason == DrainReason::Preempted {
             self.recipe.purchases.on_preempted(&node.machine.offer);
         }
-        if self.notices(|notices| notices.add(machine, Notice { reason, at, words }, now)) {
-            self.shared.on_ending(machine);
-        }
-        self.act_on_notices();
+        let now = Instant::now().into_std();
+        self.notices(|notices| notices.add(node.index, &node.machine.id, notice, now))
     }
 
     /// The watch command beside the agent with this connection reports that its machine will end.
-    pub(crate) fn on_agent_notice(&mut self, connection: u64, reason: DrainReason, ends_in: Duration, words: String) {
-        let there = self.nodes.values().map(|node| &**node);
-        let mut all = there.chain(self.growth.ready.values());
-        let Some(machine) = all.find(|node| node.agent.connection == connection).map(|node| node.machine.id.clone())
-        else {
+    /// The agent may not have known yet of which node.
+    pub(crate) fn on_agent_notice(
+        &mut self,
+        node: NodeIndex,
+        connection: u64,
+        reason: DrainReason,
+        ends_in: Duration,
+        words: String,
+    ) {
+        let words = Some(words).filter(|words| !words.is_empty());
+        let Some(notice) = notice_in(ends_in, reason, words) else { return };
+        let is_meant = |there: &&Arc<Node>| there.agent.connection == connection;
+        let there = self.nodes.get(&node).filter(is_meant).or_else(|| self.nodes.values().find(is_meant)).cloned();
+        if let Some(there) = there {
+            if self.on_notice(&there, notice) {
+                self.shared.on_ending(std::slice::from_ref(&there.machine.id));
+            }
             return;
-        };
-        self.on_notice(&machine, reason, ends_in, Some(words).filter(|words| !words.is_empty()));
+        }
+        // A machine without a place keeps the notice until it has one.
+        let mut waiting = self.growth.ready.values_mut();
+        if let Some(waiting) = waiting.find(|waiting| waiting.agent.connection == connection)
+            && waiting.ends.as_ref().is_none_or(|known| notice.replaces(known))
+        {
+            waiting.ends = Some(notice);
+        }
     }
 
     /// When the next notice is due.
     pub(crate) fn next_notice(&self) -> Option<Instant> {
-        self.next_due().map(|(_, due)| due)
+        self.notices(|notices| notices.next_due()).map(Instant::from_std)
     }
 
-    /// The machine of a node whose notice is due next, and when that is.
-    fn next_due(&self) -> Option<(MachineId, Instant)> {
-        let machines = self.nodes.values().map(|node| &node.machine.id);
-        let (machine, due) = self.notices(|notices| notices.next_due(machines))?;
-        Some((machine, Instant::from_std(due)))
-    }
-
-    /// Acts on the notices that are due.
+    /// Acts on the notices that are due, on all of them at once: the work for a machine does not
+    /// depend on how many others end at the same time.
     pub(crate) fn act_on_notices(&mut self) {
-        loop {
-            let now = Instant::now();
-            let Some((machine, _)) = self.next_due().filter(|(_, due)| *due <= now) else { return };
-            let Some(node) = self.node_on(&machine) else { return };
-            let Some(notice) = self.notices(|notices| notices.act(&machine)) else { return };
-            self.on_ending(node, &machine, &notice);
-        }
-    }
-
-    fn on_ending(&mut self, node: NodeIndex, machine: &MachineId, notice: &Notice) {
         let now = Instant::now().into_std();
-        let ends_in = notice.at.saturating_duration_since(now);
-        let lasts = self.shared.account().lasts(clock::now());
-        let lead = self.notices(|notices| notices.lead());
-        // A machine that ends with the budget needs no successor, because the pool ends then too.
-        if notice.reason == DrainReason::Expired && lasts.is_some_and(|lasts| lasts <= ends_in + lead) {
-            // The node may be cordoned, and must take tasks again.
-            return self.shared.act(|state, _| state.scheduler.uncordon(node));
+        let (due, lead) = self.notices(|notices| (notices.take_due(now), notices.lead()));
+        if due.is_empty() {
+            return;
         }
-        tracing::info!(pool = %self.shared.pool, node = node.0, reason = %notice.reason, ?ends_in, "a machine will end");
-        self.shared.emit(PoolEvent::NodeDraining { node, reason: notice.reason, ends_in: Some(ends_in) });
-        self.shared.on_ending(machine);
+        let lasts = self.shared.account().lasts(clock::now());
+        let (mut nodes, mut machines) = (Vec::new(), Vec::new());
+        for Due { node, machine, notice } in due {
+            let ends_in = notice.at.saturating_duration_since(now);
+            // A machine that ends with the budget needs no successor, because the pool ends then
+            // too.
+            if notice.reason == DrainReason::Expired && lasts.is_some_and(|lasts| lasts <= ends_in + lead) {
+                // The node may be cordoned, and must take tasks again.
+                self.shared.act(|state, _| state.scheduler.uncordon(node));
+                continue;
+            }
+            tracing::info!(pool = %self.shared.pool, node = node.0, reason = %notice.reason, ?ends_in, "a machine will end");
+            self.shared.emit(PoolEvent::NodeDraining { node, reason: notice.reason, ends_in: Some(ends_in) });
+            nodes.push(node);
+            machines.push(machine);
+        }
+        if nodes.is_empty() {
+            return;
+        }
+        self.shared.on_ending(&machines);
         let shared = Arc::clone(&self.shared);
         self.jobs.begin(Job::Remind, shared.remind(), |_, ()| {});
-        self.decide(|fleet| fleet.on_ending(node));
+        self.decide(|fleet| fleet.on_ending(&nodes));
     }
 
     /// A node that was to leave stays. If its machine will end, a successor is made ready after
@@ -181,20 +196,26 @@ impl Serving {
         if let Some(there) = self.node(node)
             && let Some(notice) = there.ends.clone()
         {
-            self.notices(|notices| notices.add(&there.machine.id, notice, Instant::now().into_std()));
+            self.notices(|notices| notices.add(node, &there.machine.id, notice, Instant::now().into_std()));
         }
-    }
-
-    fn node_on(&self, machine: &MachineId) -> Option<NodeIndex> {
-        self.nodes.iter().find(|(_, node)| node.machine.id == *machine).map(|(index, _)| *index)
     }
 }
 
 /// Waits a while, then queries the provider for the states of the machines.
-async fn look(provider: Checked, machines: Vec<MachineId>) -> Result<Vec<(MachineId, MachineReport)>> {
+async fn look(
+    provider: Checked,
+    machines: Vec<(NodeIndex, MachineId)>,
+) -> Result<Vec<(NodeIndex, MachineId, MachineReport)>> {
     tokio::time::sleep(WATCH).await;
-    let reports = provider.inspect(&machines).await?;
-    Ok(machines.into_iter().zip(reports).collect())
+    let ids: Vec<MachineId> = machines.iter().map(|(_, machine)| machine.clone()).collect();
+    let reports = provider.inspect(&ids).await?;
+    Ok(machines.into_iter().zip(reports).map(|((node, machine), report)| (node, machine, report)).collect())
+}
+
+/// The notice of an end after this time; `None` if that is further away than a clock can count.
+fn notice_in(ends_in: Duration, reason: DrainReason, words: Option<String>) -> Option<Notice> {
+    let at = Instant::now().into_std().checked_add(ends_in)?;
+    Some(Notice { reason, at, words })
 }
 
 /// How often to query the states of machines that the provider can take back.

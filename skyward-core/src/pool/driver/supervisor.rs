@@ -1,7 +1,6 @@
 //! Makes sure that a pool ends, in whichever way its driver ends: it returns, it panics, or its
 //! runtime ends.
 
-use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use super::run::Driver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
 use crate::pool::blueprint::Blueprint;
+use crate::pool::calls::phase::panicked;
 use crate::pool::calls::shared::Shared;
 use crate::pool::custody::cleanup::{Cleanup, REAP};
 use crate::provider::Machine;
@@ -72,8 +72,9 @@ impl Remains {
     /// Ends the machines.
     async fn end(&self) {
         let Self { shared, cleanup } = self;
+        let node_of = shared.node_of();
         let gone = |machine: &Machine| {
-            shared.emit(PoolEvent::NodeGone { node: shared.node_of(machine), machine: machine.id.clone() });
+            shared.emit(PoolEvent::NodeGone { node: node_of(machine), machine: machine.id.clone() });
         };
         if cleanup.is_done() {
             return self.conclude(Ok(()));
@@ -119,12 +120,6 @@ pub(crate) fn not_gone(shared: &Shared, cleanup: &Cleanup, error: Error) -> Erro
     let error = error.with_message(message).with_context("pool", &shared.pool);
     let error = if names.is_empty() { error } else { error.with_further_hint(&lease) };
     if cleanup.is_recorded() { error.with_further_hint(REAP) } else { error }
-}
-
-fn panicked(who: &str, panic: &(dyn Any + Send)) -> Error {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Error::new(ErrorKind::Closed, format!("{who} panicked: {}", text.unwrap_or("without a message")))
-        .with_hint("this is a defect, of this library or of the provider or plugin that it called: please report it with the backtrace")
 }
 
 fn no_thread(error: std::io::Error) -> Error {

@@ -9,6 +9,8 @@
 
 mod successors;
 
+use std::collections::BTreeSet;
+
 use self::successors::Legacy;
 pub(super) use self::successors::Successor;
 use super::Fleet;
@@ -168,33 +170,37 @@ impl Fleet {
                 break;
             }
         }
-        while self.members() > self.target {
-            let node = NodeIndex(self.members() - 1);
+        for node in (self.target..self.members()).rev().map(NodeIndex) {
             self.table.set_membership(node, Membership::Draining);
             steps.push(Step::Leave { node });
         }
         let members = self.members();
         steps.extend(self.disinherit(members));
-        while self.coming() > self.target - self.members() {
-            // First the machine that is furthest from being ready.
-            let least = self.coming.iter().rev().min_by_key(|(_, ready)| **ready).map(|(machine, _)| *machine);
-            let Some(machine) = least else { break };
-            self.coming.remove(&machine);
-            self.dismissing.insert(machine);
-            steps.push(Step::Forget { node: NodeIndex(machine.0), machine });
+        let surplus = self.coming().saturating_sub(self.target - members);
+        if surplus > 0 {
+            // First the machines that are furthest from being ready.
+            let mut coming: Vec<_> = self.coming.iter().rev().map(|(machine, ready)| (*machine, *ready)).collect();
+            coming.sort_by_key(|(_, ready)| *ready);
+            for (machine, _) in coming.into_iter().take(surplus as usize) {
+                self.coming.remove(&machine);
+                self.dismissing.insert(machine);
+                steps.push(Step::Forget { node: NodeIndex(machine.0), machine });
+            }
         }
         if self.has_given_up() && self.coming.is_empty() {
             // The pool continues with the nodes that it has.
-            self.target = self.members();
+            self.target = members;
         }
-        // Until it becomes a node, a further machine is named by its number, so that must not be the
-        // number of a node.
-        let mut least = self.table.len();
-        while self.members() + self.coming() < self.target && !self.has_given_up() {
-            let machine = self.free(least);
-            least = machine.0.saturating_add(1);
-            self.coming.insert(machine, false);
-            steps.push(Step::Launch { machine });
+        let missing = (self.target - members).saturating_sub(self.coming());
+        if missing > 0 && !self.has_given_up() {
+            // Until it becomes a node, a further machine is named by its number, so that must not
+            // be the number of a node.
+            let mut free = self.free(self.table.len());
+            for _ in 0..missing {
+                let machine = free.take();
+                self.coming.insert(machine, false);
+                steps.push(Step::Launch { machine });
+            }
         }
         let is_to_hold = self.is_to_change() || !self.successors.is_empty();
         if self.joined && self.held != is_to_hold {
@@ -207,10 +213,8 @@ impl Fleet {
     /// Lets nodes that were to leave stay if the target includes them again and their workers are
     /// not being stopped yet.
     fn stay(&mut self, steps: &mut Vec<Step>) {
-        loop {
-            let node = NodeIndex(self.members());
-            let draining = self.table.membership(node) == Some(Membership::Draining);
-            if node.0 >= self.target || !draining {
+        for node in (self.members()..self.target).map(NodeIndex) {
+            if self.table.membership(node) != Some(Membership::Draining) {
                 return;
             }
             self.table.set_membership(node, Membership::Member);
@@ -220,11 +224,10 @@ impl Fleet {
 
     /// Gives ready machines their places as soon as the nodes that had these places have left.
     fn join(&mut self, steps: &mut Vec<Step>) {
-        loop {
-            let node = NodeIndex(self.members());
+        for node in (self.members()..self.target).map(NodeIndex) {
             let free = matches!(self.table.membership(node), None | Some(Membership::Vacant));
             let ready = self.coming.iter().find(|(_, ready)| **ready).map(|(machine, _)| *machine);
-            let Some(machine) = ready.filter(|_| free && node.0 < self.target) else { return };
+            let Some(machine) = ready.filter(|_| free) else { return };
             self.coming.remove(&machine);
             self.table.join(node, machine);
             steps.push(Step::Join { node, machine });
@@ -237,16 +240,28 @@ impl Fleet {
         leaves || !self.coming.is_empty() && self.coming.values().all(|ready| *ready)
     }
 
-    /// The lowest number from `least` on that no machine of the pool has.
-    fn free(&self, least: u32) -> MachineNumber {
-        let taken = |machine: &MachineNumber| {
-            self.coming.contains_key(machine)
-                || self.successors.values().any(|successor| successor.machine == *machine)
-                || self.dismissing.contains(machine)
-                || self.left.contains(machine)
-                || self.table.holds(*machine)
-        };
-        (least..).map(MachineNumber).find(|machine| !taken(machine)).unwrap_or(MachineNumber(u32::MAX))
+    /// The numbers from `least` on that no machine of the pool has.
+    fn free(&self, least: u32) -> Free {
+        let heirs = self.successors.values().map(|successor| successor.machine);
+        let leaving = self.dismissing.iter().chain(&self.left).copied();
+        let taken = self.coming.keys().copied().chain(heirs).chain(leaving).chain(self.table.machines());
+        Free { next: least, taken: taken.collect() }
+    }
+}
+
+/// Machine numbers that no machine of the pool has, the lowest first.
+struct Free {
+    next: u32,
+    taken: BTreeSet<MachineNumber>,
+}
+
+impl Free {
+    fn take(&mut self) -> MachineNumber {
+        while self.taken.contains(&MachineNumber(self.next)) {
+            self.next += 1;
+        }
+        self.next += 1;
+        MachineNumber(self.next - 1)
     }
 }
 

@@ -83,9 +83,9 @@ impl Table {
         self.row(node).map(|row| &row.health)
     }
 
-    /// Whether a node that has not left has this machine.
-    pub(super) fn holds(&self, machine: MachineNumber) -> bool {
-        self.rows.iter().any(|row| row.membership != Membership::Vacant && row.machine == machine)
+    /// The machines of the nodes that have not left.
+    pub(super) fn machines(&self) -> impl Iterator<Item = MachineNumber> {
+        self.rows.iter().filter(|row| row.membership != Membership::Vacant).map(|row| row.machine)
     }
 
     pub(super) fn set_membership(&mut self, node: NodeIndex, membership: Membership) {
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(table.remove(NodeIndex(2)), Some(MachineNumber(2)));
         assert_eq!((table.len(), table.members()), (4, 2), "node 3 has not left");
         assert_eq!(table.machine(NodeIndex(2)), Some(MachineNumber(2)), "the machine that the node had last");
-        assert!(!table.holds(MachineNumber(2)));
+        assert!(table.machines().all(|machine| machine != MachineNumber(2)));
         assert_eq!(table.remove(NodeIndex(3)), Some(MachineNumber(3)));
         assert_eq!((table.len(), table.members()), (2, 2));
         assert_eq!((table.machine(NodeIndex(2)), table.remove(NodeIndex(2))), (None, None));
@@ -194,8 +194,8 @@ mod tests {
         table.set_membership(node, Membership::Draining);
         assert_eq!(table.replace_machine(node, MachineNumber(7)), None);
         assert_eq!((table.health(node), table.membership(node)), (None, None));
-        assert!(table.are_all_up() && !table.holds(MachineNumber(7)));
+        assert!(table.are_all_up() && table.machines().all(|machine| machine != MachineNumber(7)));
         assert_eq!(table.replace_machine(NodeIndex(0), MachineNumber(7)), Some(MachineNumber(0)));
-        assert!(table.holds(MachineNumber(7)));
+        assert_eq!(table.machines().collect::<Vec<_>>(), [MachineNumber(7)]);
     }
 }

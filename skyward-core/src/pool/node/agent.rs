@@ -313,7 +313,8 @@ impl Listener {
             FromAgent::Notice { kind, seconds, words } => {
                 let reason = if kind == "preempted" { DrainReason::Preempted } else { DrainReason::Expired };
                 let ends_in = Duration::from_secs_f64(seconds);
-                self.shared.command(Command::Notice { connection: self.connection, reason, ends_in, words });
+                let (node, connection) = (self.node(), self.connection);
+                self.shared.command(Command::Notice { node, connection, reason, ends_in, words });
             }
             FromAgent::Pong { sequence } => {
                 self.round_trip.on_pong(sequence, Instant::now());

@@ -89,7 +89,6 @@ impl Shared {
             }
         });
         self.set_node(node);
-        self.ended.notify_waiters();
     }
 
     /// Adds a further node in its place. Its workers must be started after that.
@@ -104,7 +103,6 @@ impl Shared {
             state.scheduler.remove_node(node, rows);
             state.truncate(rows);
         });
-        self.ended.notify_waiters();
     }
 
     /// Changes the nodes of an idle world to its first `stay` nodes and the nodes in `joined`.
@@ -115,7 +113,6 @@ impl Shared {
             state.scheduler.reshape(stay);
             joined.iter().for_each(|node| state.add_node(node, self.limits.max_frame_bytes));
         });
-        self.ended.notify_waiters();
     }
 }
 

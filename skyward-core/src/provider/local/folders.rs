@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::claims::{ADDRESS, DEVICES, free_address, free_devices};
 use super::held::{self, Written};
+use super::lock::wait_for;
 use super::marked::user;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, MachineNumber, OfferId, PoolId};
@@ -71,13 +72,13 @@ impl Folders {
 
     /// Creates a pool's folder, and in it a record of the pool's owner. The record is locked until
     /// the returned file is dropped.
-    pub(super) fn prepare(&self, pool: &PoolRequest) -> Result<File> {
+    pub(super) async fn prepare(&self, pool: &PoolRequest) -> Result<File> {
         let folder = self.pool(&pool.pool)?;
         self.make_root()?;
         let failed = |error: io::Error| cannot("create", &folder, error);
         make_private(&folder).map_err(failed)?;
         held::note(&folder).map_err(failed)?;
-        Written::new(&pool.owner, pool.lease).hold(&folder).map_err(failed)
+        Written::new(&pool.owner, pool.lease).hold(&folder).await.map_err(failed)
     }
 
     /// The pools that have a folder. A pool lives while its client lives or a process has one of
@@ -97,12 +98,17 @@ impl Folders {
 
     /// Creates a machine's folder and record, or finds those of an earlier call for the same
     /// launch. `devices` are the accelerators of the host.
-    pub(super) fn create(&self, batch: &LaunchBatch, request: &LaunchRequest, devices: &[String]) -> Result<Machine> {
+    pub(super) async fn create(
+        &self,
+        batch: &LaunchBatch,
+        request: &LaunchRequest,
+        devices: &[String],
+    ) -> Result<Machine> {
         let id = machine_id(request)?;
         let folder = self.machine(&id)?;
         self.check_length(&folder)?;
         self.make_root()?;
-        let _lock = self.lock()?;
+        let _lock = self.lock().await?;
         if let Some(machine) = read_record(&folder) {
             return Ok(machine);
         }
@@ -120,7 +126,7 @@ impl Folders {
         make_private(&parent).map_err(failed)?;
         // Locked only while the machine is created. The lock that shows a living client is the one
         // that `prepare` returned.
-        let _record = Written::new("", request.lease).hold(&parent).map_err(failed)?;
+        let _record = Written::new("", request.lease).hold(&parent).await.map_err(failed)?;
         held::note(&parent).map_err(failed)?;
         let new = parent.join(format!(".new-{:016x}", rand::random::<u64>()));
         make_private(&new).map_err(failed)?;
@@ -229,12 +235,13 @@ impl Folders {
         .with_hint(format!("set {} to a shorter path, such as /tmp/sky-{}", self.variable, user())))
     }
 
-    fn lock(&self) -> Result<File> {
+    /// Locks the root for the few file operations of one call.
+    async fn lock(&self) -> Result<File> {
         let path = self.root.join(".lock");
-        let file = File::options().create(true).truncate(false).write(true).open(&path);
-        // Locked for the few file operations of one call; the kernel unlocks it when the process
-        // dies.
-        file.and_then(|file| file.lock().map(|()| file)).map_err(|error| cannot("lock", &path, error))
+        let failed = |error| cannot("lock", &path, error);
+        let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+        wait_for(&path, || file.try_lock()).await.map_err(failed)?;
+        Ok(file)
     }
 }
 
@@ -350,6 +357,11 @@ fn open_up(folder: &Path) -> io::Result<()> {
 }
 
 fn cannot(what: &str, path: &Path, error: io::Error) -> Error {
+    if error.kind() == io::ErrorKind::TimedOut {
+        return Error::new(ErrorKind::Timeout, format!("cannot {what} {}: {error}", path.display())).with_hint(
+            format!("`lslocks` shows the process, which may be stopped: end it, or set {ROOT} to another folder"),
+        );
+    }
     Error::new(ErrorKind::Provider, format!("cannot {what} {}", path.display()))
         .with_hint(format!("set {ROOT} to a folder of your own with space in it"))
         .with_source(error)

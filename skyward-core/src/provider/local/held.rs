@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::lock::wait_for;
 use crate::provider::uptime::Moment;
 
 /// The record of a pool.
@@ -34,7 +35,7 @@ impl Written {
 
     /// Writes the record into a pool's folder, unless there is one, and locks it until the file is
     /// dropped or this process ends.
-    pub(super) fn hold(&self, folder: &Path) -> io::Result<File> {
+    pub(super) async fn hold(&self, folder: &Path) -> io::Result<File> {
         let path = folder.join(RECORD);
         if !path.exists() {
             // Created beside its place and moved there, so that nobody reads half of it.
@@ -46,7 +47,7 @@ impl Written {
         let file = File::open(&path)?;
         // Shared: several values of the provider may lock it. A check takes an exclusive lock for a
         // moment.
-        match file.lock_shared() {
+        match wait_for(&path, || file.try_lock_shared()).await {
             Ok(()) => Ok(file),
             // On a disk without locks, checks fail in the same way.
             Err(error) if NO_LOCKS.map(Some).contains(&Errno::from_io_error(&error)) => Ok(file),

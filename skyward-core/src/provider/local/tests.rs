@@ -349,6 +349,24 @@ async fn requirements_that_this_host_cannot_meet_are_named() {
     assert!(!host.root.exists(), "listing offers creates nothing");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_another_process_keeps_is_an_error_that_names_it() {
+    let (host, pool) = (Host::new(), PoolId::random());
+    let request = PoolRequest::new(pool.clone(), Duration::from_secs(60));
+    Local::new().runtime_dir(&host.root).prepare(&request).await.unwrap();
+    let of_pool = host.root.join(pool.as_str()).join("pool.json");
+    let of_all = host.root.join(".lock");
+    for path in [&of_all, &of_pool] {
+        let kept = File::options().create(true).truncate(false).write(true).open(path).unwrap();
+        kept.lock().unwrap();
+        let error = launch(&host.local, &host.batch(&pool, 0)).await.unwrap_err();
+        let text = format!("{error:#}");
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{text}");
+        assert!(text.contains(path.to_str().unwrap()) && error.hint().unwrap().contains("lslocks"), "{text}");
+    }
+    host.launch(&pool, 0).await;
+}
+
 #[tokio::test]
 async fn a_pool_lives_as_long_as_its_client_or_one_of_its_processes() {
     let host = Host::new();

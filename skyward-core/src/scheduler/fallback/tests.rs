@@ -42,7 +42,9 @@ fn a_call_falls_back_whatever_other_workers_run() {
     for workers in [2, 8] {
         let mut story = Story::new(workers, 1, false);
         let root = story.submit(Target::Rank(Rank(0)));
-        (1..workers).for_each(|rank| drop(story.submit(Target::Rank(Rank(rank)))));
+        for rank in 1..workers {
+            story.submit(Target::Rank(Rank(rank)));
+        }
         let call = story.call(root);
         story.later(SOON - MOMENT);
         assert_eq!(story.helps(), []);
@@ -95,7 +97,9 @@ fn each_caller_gets_its_own_call() {
 fn a_call_with_a_timeout_falls_back_while_other_tasks_queue_and_its_timeout_fires() {
     let mut story = Story::new(2, 1, false);
     let root = story.submit(Target::Rank(Rank(0)));
-    (0..300).for_each(|_| drop(story.submit(Target::Any)));
+    for _ in 0..300 {
+        story.submit(Target::Any);
+    }
     story.waiting(0, root);
     let call = story.call_with(root, TaskOptions::default().timeout(Duration::from_secs(60)));
     story.later(SOON);

@@ -127,7 +127,8 @@ impl Provider for FakeProvider {
 
     async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
         let now = Instant::now();
-        let state = lock(&self.0.state);
+        let mut state = lock(&self.0.state);
+        state.lists += 1;
         let there = state.machines.values().filter(|fake| fake.gone.is_none_or(|gone| gone + fake.lingers > now));
         Ok(there.map(|fake| fake.machine.clone()).filter(|machine| machine.pool == *pool).collect())
     }

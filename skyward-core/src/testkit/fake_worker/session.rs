@@ -81,6 +81,7 @@ impl FakeNode {
             71 => self.end_worker(state, slot, Some(0), None),
             73 => {
                 let (_, _, _, _): (u32, String, f64, String) = read(head)?;
+                self.0.witness.on_notice();
             }
             74 => {
                 let (_, _): (u32, u32) = read(head)?;

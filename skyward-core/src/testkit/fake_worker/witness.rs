@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,6 +22,7 @@ pub struct Witness {
     trace: Mutex<u64>,
     origin: Mutex<Option<Instant>>,
     calls: Mutex<Calls>,
+    notices: AtomicUsize,
     lineage: Lineage,
 }
 
@@ -61,6 +63,15 @@ impl Witness {
     /// The counts of calls within tasks.
     pub fn calls(&self) -> Calls {
         *lock(&self.calls)
+    }
+
+    /// How many notices of the end of a machine workers have received.
+    pub fn notices(&self) -> usize {
+        self.notices.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn on_notice(&self) {
+        self.notices.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(in crate::testkit) fn lineage(&self) -> &Lineage {

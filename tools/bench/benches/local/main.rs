@@ -8,6 +8,7 @@
 mod calls;
 #[path = "../common/mod.rs"]
 mod common;
+mod ends;
 mod queue;
 mod training;
 mod values;
@@ -36,6 +37,7 @@ async fn measure(options: Options) -> skyward::Result<()> {
     let rows = Rows { ready: Some("idle_1000_ready_s"), cpu: None, kib: "idle_kib_per_node" };
     common::idle::measure(&mut table, rows).await?;
     queue::measure(&mut table).await?;
+    ends::measure(&mut table).await?;
     table.print();
     Ok(())
 }

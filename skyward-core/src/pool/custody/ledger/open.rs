@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use super::lock::Locked;
 use super::owner::Owner;
@@ -14,7 +13,6 @@ use super::record::{Head, Intent, Record, VERSION, now};
 use super::{Ledger, NEW, cannot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, MachineNumber, PoolId};
-use crate::pool::spawn::spawn_blocking;
 use crate::provider::{Machine, Provider};
 
 /// The records that a client writes about a pool that it owns. Clones share one file, whose lock is
@@ -130,17 +128,7 @@ impl PoolLedger {
 
     async fn blocking(&self, work: impl FnOnce(&mut State) -> Result<()> + Send + 'static) -> Result<()> {
         let state = Arc::clone(&self.0);
-        let work = move || work(&mut state.lock().unwrap_or_else(PoisonError::into_inner));
-        match tokio::time::timeout(PATIENCE, spawn_blocking(work)).await {
-            Ok(Ok(done)) => done,
-            Ok(Err(error)) => {
-                Err(Error::new(ErrorKind::Ledger, "the access to the ledger was interrupted").with_source(error))
-            }
-            Err(_) => {
-                Err(Error::new(ErrorKind::Ledger, format!("the ledger's disk did not answer within {PATIENCE:?}"))
-                    .with_hint(format!("set {} to a folder on a disk that answers", super::VARIABLE)))
-            }
-        }
+        super::blocking(move || work(&mut state.lock().unwrap_or_else(PoisonError::into_inner))).await
     }
 }
 
@@ -181,6 +169,3 @@ impl Open {
         if durable { self.file.sync_data() } else { Ok(()) }
     }
 }
-
-/// How long to wait for a disk that does not answer.
-const PATIENCE: Duration = Duration::from_secs(10);

@@ -349,3 +349,15 @@ fn an_orphan_of_another_machine_is_ended_only_where_all_locks_are_visible() {
         "{error:#}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_does_not_answer_is_an_error_after_some_time() {
+    let (answer, answered) = std::sync::mpsc::channel::<()>();
+    let read = tokio::spawn(blocking(move || Ok(answered.recv().is_ok())));
+    // By hand: the paused clock waits for work on other threads.
+    tokio::task::yield_now().await;
+    tokio::time::advance(PATIENCE).await;
+    let error = read.await.unwrap().unwrap_err();
+    assert!(error.kind() == ErrorKind::Ledger && error.hint().is_some(), "{error}");
+    drop(answer);
+}

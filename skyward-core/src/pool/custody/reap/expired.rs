@@ -8,11 +8,10 @@ use futures_util::stream::{self, StreamExt};
 use tokio::time::Instant;
 
 use super::{AT_ONCE, Elsewhere, Ended, Holders, PATIENCE, Reaped, Unconfirmed};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::ids::PoolId;
 use crate::pool::custody::cleanup::Cleanup;
-use crate::pool::custody::ledger::{Found, Ledger, Orphan};
-use crate::pool::spawn::spawn_blocking;
+use crate::pool::custody::ledger::{Found, Ledger, Orphan, blocking};
 use crate::provider::{Checked, PoolRecord, Provider};
 
 /// Ends the pools of a provider that have expired, no matter who started them and where. Use it for
@@ -54,6 +53,9 @@ use crate::provider::{Checked, PoolRecord, Provider};
 /// # Cancel safety
 ///
 /// Machines that are already ending go on ending.
+///
+/// [`ErrorKind::Ledger`]: crate::error::ErrorKind::Ledger
+/// [`ErrorKind::Provider`]: crate::error::ErrorKind::Provider
 pub async fn reap_expired(provider: Arc<dyn Provider>) -> Result<Reaped> {
     reap_expired_in(Ledger::of_user()?, provider).await
 }
@@ -63,10 +65,7 @@ pub(super) async fn reap_expired_in(ledger: Ledger, provider: Arc<dyn Provider>)
     // The provider is queried before the ledger is read, because a pool that is listed was in its
     // client's ledger before.
     let listed = provider.pools().await?;
-    let found = spawn_blocking(move || ledger.pools()).await;
-    let found = found.map_err(|error| {
-        Error::new(ErrorKind::Ledger, "the reading of the ledger was interrupted").with_source(error)
-    })??;
+    let found = ledger.read().await?;
     let mut found: BTreeMap<PoolId, Found> = found.into_iter().map(|found| (found.pool().clone(), found)).collect();
     let mut reaped = Reaped::default();
     let mut expired = Vec::new();
@@ -141,10 +140,7 @@ async fn end_expired(provider: &Checked, record: PoolRecord, orphan: Option<Orph
     };
     cleanup.end_machines(Instant::now() + PATIENCE, note).await?;
     if let Some(orphan) = orphan {
-        let forgotten = spawn_blocking(move || orphan.forget()).await;
-        forgotten.map_err(|error| {
-            Error::new(ErrorKind::Ledger, "the removal of the pool from the ledger was interrupted").with_source(error)
-        })??;
+        blocking(move || orphan.forget()).await?;
     }
     let machines = gone.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(End::Done(Ended { pool: record.pool, provider: provider.name().to_owned(), machines }))

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 
 use super::*;
+use crate::error::ErrorKind;
 use crate::pool::custody::ledger::tests::{Record, Scratch, head, intent, lines, machine};
 use crate::provider::{
     Capabilities, LaunchBatch, MachineReport, MachineState, Offer, Part, Place, PoolRecord, PoolRequest, Requirements,

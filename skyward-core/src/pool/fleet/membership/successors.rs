@@ -1,6 +1,6 @@
 //! Successors: machines that are made ready to replace machines that will end.
 
-use super::MAX_FAILURES;
+use super::{Free, MAX_FAILURES};
 use crate::ids::{MachineNumber, NodeIndex};
 use crate::pool::fleet::Fleet;
 use crate::pool::fleet::step::{Step, Taken};
@@ -30,17 +30,24 @@ pub(super) enum Legacy {
 }
 
 impl Fleet {
-    /// A node's machine will end: a successor is made ready for it.
-    pub(crate) fn on_ending(&mut self, node: NodeIndex) -> Vec<Step> {
-        let is_member = self.table.membership(node) == Some(Membership::Member);
-        if !is_member || self.successors.contains_key(&node) {
-            return Vec::new();
+    /// The machines of these nodes will end: a successor is made ready for each of them.
+    pub(crate) fn on_ending(&mut self, nodes: &[NodeIndex]) -> Vec<Step> {
+        let (mut steps, mut free) = (Vec::new(), self.free(0));
+        for node in nodes.iter().copied() {
+            let is_member = self.table.membership(node) == Some(Membership::Member);
+            if !is_member || self.successors.contains_key(&node) {
+                continue;
+            }
+            self.unheired.remove(&node);
+            if !self.joined {
+                // Nodes of a world are not cordoned one by one: the whole world is held.
+                steps.push(Step::Cordon { node });
+            }
+            steps.push(self.succeed(node, Legacy::Draining, &mut free));
         }
-        self.unheired.remove(&node);
-        // Nodes of a world are not cordoned one by one: the whole world is held.
-        let mut steps = if self.joined { Vec::new() } else { vec![Step::Cordon { node }] };
-        steps.push(self.succeed(node, Legacy::Draining));
-        steps.extend(self.plan());
+        if !steps.is_empty() {
+            steps.extend(self.plan());
+        }
         steps
     }
 
@@ -68,10 +75,10 @@ impl Fleet {
         self.successors.contains_key(&node)
     }
 
-    /// Chooses the machine number of a successor for a node, and returns the step that makes it
-    /// ready.
-    fn succeed(&mut self, node: NodeIndex, place: Legacy) -> Step {
-        let machine = self.free(0);
+    /// Gives the successor of a node the next free machine number, and returns the step that makes
+    /// it ready.
+    fn succeed(&mut self, node: NodeIndex, place: Legacy, free: &mut Free) -> Step {
+        let machine = free.take();
         self.successors.insert(node, Successor { machine, ready: false, place });
         Step::Succeed { node, machine }
     }
@@ -121,7 +128,10 @@ impl Fleet {
                 steps.extend(self.revive(node));
                 steps.push(Step::Uncordon { node });
             }
-            place => steps.push(self.succeed(node, place)),
+            place => {
+                let mut free = self.free(0);
+                steps.push(self.succeed(node, place, &mut free));
+            }
         }
         steps.extend(self.plan());
         steps

@@ -167,8 +167,8 @@ fn a_node_whose_machine_will_end_drains_while_its_successor_is_made_ready() {
     let (first, cordon, vacate) =
         (NodeIndex(0), Step::Cordon { node: NodeIndex(0) }, Step::Vacate { node: NodeIndex(0) });
     let mut pool = pool(false, 2);
-    assert_eq!(pool.on_ending(first), [cordon, succeed(0, 2)]);
-    assert_eq!(pool.on_ending(first), [], "the second notice changes nothing");
+    assert_eq!(pool.on_ending(&[first]), [cordon, succeed(0, 2)]);
+    assert_eq!(pool.on_ending(&[first]), [], "the second notice changes nothing");
     assert_eq!(pool.on_ready(MachineNumber(2)), [], "the node finishes its work first");
     assert_eq!(pool.on_drained(first), [vacate]);
     assert_eq!(pool.on_stopped(first), [take(0, 2, 0)]);
@@ -177,7 +177,7 @@ fn a_node_whose_machine_will_end_drains_while_its_successor_is_made_ready() {
     pool.on_dismissed(MachineNumber(0), true);
     assert!(pool.is_settled());
     // The next time, the node is lost before it has finished its work.
-    assert_eq!(pool.on_ending(first)[1], succeed(0, 0));
+    assert_eq!(pool.on_ending(&[first])[1], succeed(0, 0));
     assert_eq!(pool.on_lost(first, true), []);
     assert_eq!(pool.on_ready(MachineNumber(0)), [take(0, 0, 2)]);
 }
@@ -185,12 +185,12 @@ fn a_node_whose_machine_will_end_drains_while_its_successor_is_made_ready() {
 #[test]
 fn after_three_failed_successors_the_node_takes_tasks_again() {
     let (mut pool, first) = (pool(false, 1), NodeIndex(0));
-    pool.on_ending(first);
+    pool.on_ending(&[first]);
     assert_eq!(pool.on_failed(MachineNumber(1)), [forget_successor(0, 1), succeed(0, 2)]);
     assert_eq!(pool.on_failed(MachineNumber(2)), [forget_successor(0, 2), succeed(0, 3)]);
     assert_eq!(pool.on_failed(MachineNumber(3)), [forget_successor(0, 3), Step::Uncordon { node: first }]);
     assert!(!pool.has_successor(first));
-    assert_eq!(pool.on_ending(first)[1], succeed(0, 4), "a new notice tries again");
+    assert_eq!(pool.on_ending(&[first])[1], succeed(0, 4), "a new notice tries again");
     lose(&mut pool, first);
     assert_eq!(pool.on_failed(MachineNumber(4)), [forget_successor(0, 4), Step::Begin(Repair::Replace(first))]);
 }
@@ -198,7 +198,7 @@ fn after_three_failed_successors_the_node_takes_tasks_again() {
 #[test]
 fn a_successor_that_was_ready_ends_the_row_of_failures() {
     let (mut pool, first) = (pool(false, 1), NodeIndex(0));
-    pool.on_ending(first);
+    pool.on_ending(&[first]);
     for machine in 1..6 {
         assert_eq!(pool.on_ready(MachineNumber(machine)), []);
         assert_eq!(pool.on_failed(MachineNumber(machine)), [forget_successor(0, machine), succeed(0, machine + 1)]);
@@ -208,7 +208,7 @@ fn a_successor_that_was_ready_ends_the_row_of_failures() {
 #[test]
 fn a_machine_whose_connection_is_cut_gets_no_place_until_it_is_ready_again() {
     let (mut pool, first) = (pool(false, 1), NodeIndex(0));
-    pool.on_ending(first);
+    pool.on_ending(&[first]);
     pool.on_ready(MachineNumber(1));
     assert_eq!(pool.on_drained(first), [Step::Vacate { node: first }]);
     assert_eq!(pool.on_cut(MachineNumber(1)), []);
@@ -225,19 +225,19 @@ fn a_machine_whose_connection_is_cut_gets_no_place_until_it_is_ready_again() {
 #[test]
 fn a_further_machine_never_has_the_number_of_a_node() {
     let (mut pool, first) = (pool(false, 1), NodeIndex(0));
-    pool.on_ending(first);
+    pool.on_ending(&[first]);
     pool.on_ready(MachineNumber(1));
     pool.on_drained(first);
     assert_eq!(pool.on_stopped(first), [take(0, 1, 0)]);
     pool.on_dismissed(MachineNumber(0), true);
     assert_eq!(pool.set_target(2), [launch(2)], "number 0 is free, but node 0 works");
-    assert_eq!(pool.on_ending(first)[1], succeed(0, 0), "a successor is named by its node");
+    assert_eq!(pool.on_ending(&[first])[1], succeed(0, 0), "a successor is named by its node");
 }
 
 #[test]
 fn an_idle_world_waits_for_its_successor_and_continues_as_its_next_generation() {
     let (mut pool, second) = (pool(true, 2), NodeIndex(1));
-    assert_eq!(pool.on_ending(second), [succeed(1, 2), Step::Hold]);
+    assert_eq!(pool.on_ending(&[second]), [succeed(1, 2), Step::Hold]);
     assert_eq!(pool.on_world_idle(), []);
     assert_eq!(pool.on_ready(MachineNumber(2)), []);
     let taken = vec![(second, MachineNumber(2), MachineNumber(1))];
@@ -247,11 +247,19 @@ fn an_idle_world_waits_for_its_successor_and_continues_as_its_next_generation() 
 }
 
 #[test]
+fn nodes_whose_machines_will_end_at_the_same_time_get_successors_with_different_numbers() {
+    let (mut pool, nodes) = (pool(false, 3), [NodeIndex(0), NodeIndex(2), NodeIndex(7)]);
+    let cordon = |node| Step::Cordon { node: NodeIndex(node) };
+    assert_eq!(pool.on_ending(&nodes), [cordon(0), succeed(0, 3), cordon(2), succeed(2, 4)]);
+    assert_eq!(pool.on_ending(&nodes), []);
+}
+
+#[test]
 fn a_node_that_leaves_has_no_successor() {
     let (mut pool, last) = (pool(false, 2), NodeIndex(1));
-    pool.on_ending(last);
+    pool.on_ending(&[last]);
     assert_eq!(pool.set_target(1), [leave(1), forget_successor(1, 2)]);
-    assert_eq!(pool.on_ending(last), []);
+    assert_eq!(pool.on_ending(&[last]), []);
     // Tasks that were submitted for the node by name run on another machine in its place, or on the
     // workers that were being stopped.
     let workers = Workers::One(Rank(1));
@@ -259,7 +267,7 @@ fn a_node_that_leaves_has_no_successor() {
     let revived = revived.into_iter().chain([Step::Begin(Repair::Start(workers))]);
     for (lost, follow) in [(true, vec![Step::Begin(Repair::Replace(last))]), (false, revived.collect())] {
         let mut pool = super::tests::pool(false, 2);
-        pool.on_ending(last);
+        pool.on_ending(&[last]);
         if lost {
             lose(&mut pool, last);
         } else {
@@ -307,7 +315,7 @@ impl History {
         let node = NodeIndex(self.draw.below(4) as u32);
         let steps = match if calm { 9 } else { self.draw.below(8) } {
             0 | 1 => self.pool.set_target(self.draw.below(6) as u32),
-            2 => self.pool.on_ending(node),
+            2 => self.pool.on_ending(&[node]),
             3 => {
                 let steps = self.pool.on_lost(node, true);
                 // A lost node has no workers to stop.
