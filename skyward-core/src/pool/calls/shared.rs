@@ -196,7 +196,7 @@ impl Shared {
         }
     }
 
-    /// Tells which node each machine is now. A machine that is no node of the pool has its number
+    /// Returns which node each machine is now. A machine that is no node of the pool has its number
     /// instead.
     pub(crate) fn node_of(&self) -> impl Fn(&Machine) -> NodeIndex + use<> {
         let state = self.lock();
