@@ -57,7 +57,7 @@ pub(super) static SKYWARD: Exports = Exports {
         ("map", Export::Function(&["chunksize", "window", "ordered"])),
         ("notice", Export::Function(&[])),
         ("on_notice", Export::Function(&["function"])),
-        ("options", Export::Function(&["retry", "timeout"])),
+        ("options", Export::Function(&["retry", "timeout", "queue_timeout", "help"])),
         ("progress", Export::Function(&[])),
         ("put", Export::Function(&["value"])),
         ("redirect_output", Export::Function(&["stdout", "stderr"])),
