@@ -179,9 +179,8 @@ pub(super) const MESSAGES: Enums<'static> = Enums {
         // From the scheduler to its owner, and from the fleet to the driver.
         "scheduler::action",
         "pool::fleet::step",
-        // To the driver: from other parts, and from its jobs.
+        // To the driver, from other parts.
         "pool::command",
-        "pool::driver::serving::End",
         // From the state behind the lock to what is outside of it, and to the readers of events.
         "pool::calls::effect",
         "event::PoolEvent",
