@@ -157,9 +157,6 @@ impl Scheduler {
         if let Some(task) = self.tasks.get_mut(&id) {
             task.call = Some(Call { family, parent, depth, risky: false, help });
         }
-        if is_new {
-            self.refresh_runner(parent);
-        }
     }
 
     /// A call has its outcome.
@@ -179,8 +176,6 @@ impl Scheduler {
         if !ended && let Some(above) = self.tasks.get_mut(&parent) {
             above.family = None;
             self.forget_below(parent, call.family);
-            // The parent no longer waits for calls.
-            self.refresh_runner(parent);
         }
     }
 
@@ -199,12 +194,10 @@ impl Scheduler {
             left.extend(std::mem::take(&mut family.below));
             self.families.queued -= family.len();
             self.families.callers.remove(&family.key(id));
-            let parent = family.parent;
-            if let Some(task) = self.tasks.get_mut(&parent) {
+            if let Some(task) = self.tasks.get_mut(&family.parent) {
                 task.family = None;
             }
             self.backlog.orphans.push_back(id);
-            self.refresh_runner(parent);
         }
         self.disarm_fallback();
     }
@@ -269,12 +262,6 @@ impl Scheduler {
         match self.tasks.get(&id)?.place {
             Place::Worker(rank) | Place::Helped(rank) => Some(rank),
             _ => None,
-        }
-    }
-
-    fn refresh_runner(&mut self, id: TaskId) {
-        if let Some(rank) = self.runner(id) {
-            self.refresh(rank);
         }
     }
 

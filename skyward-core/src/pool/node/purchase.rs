@@ -215,13 +215,13 @@ impl Purchases {
         on_wait: &(dyn Fn(&Error) + Sync),
     ) -> Result<Offer> {
         loop {
-            let (now, nodes) = (Instant::now().into_std(), wanted(shared));
+            let (now, paid, nodes) = (Instant::now().into_std(), clock::now(), wanted(shared));
             let (next, objection) = {
                 // The order of the two locks; nowhere else are both held.
                 let mut market = lock(&self.market);
                 let account = shared.account();
                 let objection = Mutex::new(None);
-                let next = market.next(now, |offer| match account.allows(offer, nodes, clock::now()) {
+                let next = market.next(now, |offer| match account.allows(offer, nodes, paid) {
                     Ok(_) => true,
                     Err(error) => {
                         lock(&objection).get_or_insert(error);
