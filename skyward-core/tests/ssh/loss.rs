@@ -137,7 +137,7 @@ async fn all_users_of_a_lost_connection_wait_for_one_new_connection() {
 #[ignore = "needs sshd"]
 async fn a_host_that_stays_down_fails_all_waiting_commands_within_the_deadline() {
     let mut sshd = server(&Options::new());
-    let remote = Ssh::connect(target(&sshd).connect_within(Duration::from_secs(1))).await.unwrap();
+    let remote = Ssh::connect(target(&sshd).connect_within(Duration::from_secs(3))).await.unwrap();
     sshd.stop();
     let commands = [(); 16].map(|()| Command::new(["true"]));
     let all = futures_util::future::join_all(commands.iter().map(|command| remote.run(command, &|_| {})));
@@ -155,8 +155,7 @@ async fn the_error_of_an_unreachable_host_says_why() {
     let (address, port) = (sshd.address().to_owned(), sshd.port());
     let silent = std::net::TcpListener::bind((address.as_str(), 0)).unwrap();
     let silent_port = silent.local_addr().unwrap().port();
-    let error =
-        Ssh::connect(usual.clone().port(silent_port).connect_within(Duration::from_millis(500))).await.unwrap_err();
+    let error = Ssh::connect(usual.clone().port(silent_port).connect_within(Duration::from_secs(2))).await.unwrap_err();
     temporary(&error, ErrorKind::Timeout);
     assert!(error.message().contains("exchanging keys"), "{error}");
     let error = Ssh::connect(Target::new("no-such-host.invalid").user("x")).await.unwrap_err();
@@ -196,7 +195,7 @@ async fn a_lost_bastion_is_reconnected() {
 async fn a_cut_network_is_noticed_and_used_again_when_it_is_back() {
     let cut = Cut::new();
     let sshd = server(&cut.options());
-    let remote = Ssh::connect(target(&sshd).silence(SILENCE).connect_within(Duration::from_secs(2))).await.unwrap();
+    let remote = Ssh::connect(target(&sshd).silence(SILENCE).connect_within(Duration::from_secs(3))).await.unwrap();
     let echo = Echo::start(sshd.path("s"));
     let mut stream = remote.open(echo.path()).await.unwrap();
     echo.check(&mut stream).await;

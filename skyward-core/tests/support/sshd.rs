@@ -329,9 +329,9 @@ impl Sshd {
         // OpenSSH takes the last line of this setting.
         let is_limited = lines.iter().any(|line| line.starts_with("MaxStartups "));
         lines.extend(own.into_iter().filter(|line| !(is_limited && line.starts_with("MaxStartups "))));
-        if !options.env.is_empty() {
-            lines.push(format!("SetEnv {}", options.env.join(" ")));
-        }
+        // A shell of the second level reads no `~/.bashrc`. What this machine's user has there is not
+        // part of a test, and may hang: a killed `pyenv init` keeps a lock for which later ones wait.
+        lines.push(format!("SetEnv SHLVL=1 {}", options.env.join(" ")));
         lines.join("\n") + "\n"
     }
 }
