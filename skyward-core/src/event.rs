@@ -60,7 +60,7 @@ pub enum PoolEvent {
         spent: Spent,
     },
     /// The pool has failed: it cannot go on with the machines and workers that it gets. The pool takes
-    /// no tasks any more, and ends.
+    /// no tasks any more, and ends when no task runs.
     Failed {
         /// Why.
         error: Error,

@@ -47,8 +47,8 @@ pub enum PoolPhase {
     Ready,
     /// The pool ends what it started.
     Draining,
-    /// The pool has failed: it takes no tasks, and ends what it started. [`PoolStatus::failure`] has
-    /// the reason.
+    /// The pool has failed: it takes no tasks, and ends what it started when no task runs.
+    /// [`PoolStatus::failure`] has the reason.
     Failed,
     /// The pool has ended. The error of [`shutdown`](super::ComputePool::shutdown) names the
     /// machines that could not be confirmed gone.

@@ -55,8 +55,8 @@ pub enum ErrorKind {
     Timeout,
     /// The task was cancelled.
     Cancelled,
-    /// The pool has failed, and ends: its machines or workers are lost again and again. The message
-    /// and the source have the reason.
+    /// The pool has failed, and ends when no task runs: its machines or workers are lost again and
+    /// again. The message and the source have the reason.
     Failed,
     /// The pool is shutting down, or has shut down.
     Closed,

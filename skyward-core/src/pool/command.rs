@@ -38,8 +38,10 @@ pub(crate) enum Command {
     Drained(NodeIndex),
     /// A world that waits for a new size has finished its work.
     WorldIdle,
-    /// The pool cannot go on, for this reason.
+    /// The pool takes no more tasks, for this reason, and ends when no task runs.
     Failed(Error),
+    /// A panic may have left the state of the pool inconsistent: the pool ends at once.
+    Panicked(Error),
     /// The user asks for another number of nodes.
     Resize {
         nodes: Nodes,

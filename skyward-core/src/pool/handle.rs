@@ -95,10 +95,10 @@ impl Pool {
         Self(Arc::new(Handle { shared, cleanup }))
     }
 
-    /// Ends all tasks with this error, as a pool that cannot go on does.
+    /// Ends all tasks with this error, as a pool that ends does.
     #[cfg(all(test, feature = "metrics"))]
-    pub(super) fn fail(&self, error: Error) {
-        self.0.shared.act(|state, _| state.scheduler.fail(error));
+    pub(super) fn drain(&self, error: &Error) {
+        self.0.shared.act(|state, now| state.scheduler.drain(now, error));
     }
 
     /// The error with which the pool refuses new tasks.

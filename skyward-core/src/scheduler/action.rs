@@ -117,7 +117,8 @@ pub enum Action {
     },
     /// A resizing world has no more tasks.
     WorldIdle,
-    /// The scheduler takes no more tasks, and all of its tasks fail: end the machines.
+    /// The scheduler takes no more tasks, and those that wait fail. End the machines when no task
+    /// runs.
     Failed {
         /// Why.
         error: Error,

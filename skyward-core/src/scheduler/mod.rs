@@ -168,20 +168,18 @@ impl Scheduler {
         self.timers.next()
     }
 
-    /// Ends everything: every waiting or running task fails with this error, and the scheduler
-    /// takes no more tasks. Most of the work is left to [`work`](Self::work).
-    pub fn fail(&mut self, error: Error) {
-        // Later failures are consequences of the first.
+    /// The pool cannot go on: the scheduler [closes](Self::close), and reports that.
+    pub(super) fn fail(&mut self, error: Error) {
         if self.failed.is_none() {
-            self.failed = Some(error.clone());
             self.actions.push(Action::Failed { error: error.clone() });
         }
-        self.end_all(error);
+        self.close(error);
     }
 
     /// Waiting tasks fail with this error, and the scheduler takes no more tasks; running tasks go
-    /// on. Most of the work is left to [`work`](Self::work).
+    /// on, and are not tried again. Most of the work is left to [`work`](Self::work).
     pub fn close(&mut self, error: Error) {
+        // Later failures are consequences of the first.
         if self.failed.is_none() {
             self.failed = Some(error.clone());
             self.end_waiting(error);

@@ -8,7 +8,7 @@ use super::tries::Next;
 use super::{Action, Scheduler};
 use crate::error::{Cause, Error};
 use crate::ids::{Rank, TaskId};
-use crate::payload::Outcome;
+use crate::payload::{Outcome, RetryPolicy};
 
 impl Scheduler {
     /// Ends a task for its caller. A worker that has the task is asked to end it within the grace
@@ -62,16 +62,14 @@ impl Scheduler {
         }
         let error = match outcome {
             Ok(value) => return self.finish(id, Ok(value)),
-            // The call would wait for a worker that takes no calls, and its caller would wait for
-            // the call.
-            Err(error) if is_call && self.failed.is_some() => return self.finish(id, Err(error)),
             Err(error) => error,
         };
+        let retry = self.retry(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if let Some(call) = &mut task.call {
             call.risky |= Cause::of(&error).is_some_and(Cause::ended_worker);
         }
-        match task.tries.next(id, error, task.retry(), self.limits.poison) {
+        match task.tries.next(id, error, retry, self.limits.poison) {
             Next::Again(attempt, error) => {
                 self.actions.push(Action::Retried { task: id, attempt, error });
                 self.queue_again(now, id);
@@ -79,6 +77,15 @@ impl Scheduler {
                 self.offer(now, id);
             }
             Next::Over(error) => self.finish(id, Err(error)),
+        }
+    }
+
+    /// The causes after which a task is tried again: none in a pool that takes no tasks any more,
+    /// and none for a stream, because items that it has emitted cannot be taken back.
+    pub(super) fn retry(&self, id: TaskId) -> RetryPolicy {
+        match self.tasks.get(&id) {
+            Some(task) if self.failed.is_none() && !task.streaming => task.options.retry.unwrap_or_default(),
+            _ => RetryPolicy::never(),
         }
     }
 

@@ -16,7 +16,7 @@ use super::tries::Tries;
 use crate::error::Error;
 use crate::ids::{NodeIndex, Rank, TaskId};
 use crate::layout::Layout;
-use crate::payload::{RetryPolicy, Target, TaskOptions};
+use crate::payload::{Target, TaskOptions};
 use crate::spec::Limits;
 
 /// The tasks of a pool and its workers; see the [module](super).
@@ -345,14 +345,6 @@ impl Counts {
         self.busy = self.busy - before.busy + after.busy;
         self.idle = self.idle - before.idle + after.idle;
         self.sent = self.sent - before.sent + after.sent;
-    }
-}
-
-impl TaskState {
-    /// The causes after which the task is tried again. A stream has no other try: items that it has
-    /// emitted cannot be taken back.
-    pub(super) fn retry(&self) -> RetryPolicy {
-        if self.streaming { RetryPolicy::never() } else { self.options.retry.unwrap_or_default() }
     }
 }
 

@@ -3,19 +3,20 @@
 use skyward_core::compute::{ComputePool, PoolPhase};
 use skyward_core::error::ErrorKind;
 use skyward_core::event::{EventItem, PoolEvent};
+use skyward_core::ids::NodeIndex;
 use skyward_core::payload::Target;
 use skyward_core::pool::Pool;
 use skyward_core::spec::Nodes;
 use skyward_core::testkit::fake_provider::FakeProvider;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A pool of two nodes; the second one loses every machine that it gets.
-async fn start(plugin: Option<&str>) -> (FakeProvider, Pool) {
-    let provider = FakeProvider::new(Arc::new(Machines { dies_after: Some(MINUTE), ..Machines::default() }));
+async fn start(plugin: Option<&str>, machines: Machines) -> (FakeProvider, Pool) {
+    let provider = FakeProvider::new(Arc::new(Machines { dies_after: Some(MINUTE), ..machines }));
     let mut builder = Pool::builder().provider(provider.clone()).nodes(2);
     if let Some(name) = plugin {
         builder = builder.plugin(skyward_core::plugin::plugin(name).joins_world());
@@ -26,9 +27,9 @@ async fn start(plugin: Option<&str>) -> (FakeProvider, Pool) {
 #[tokio::test(start_paused = true)]
 async fn a_pool_that_fails_reports_it_and_ends_its_machines() {
     for plugin in [None, Some("world")] {
-        let (provider, pool) = start(plugin).await;
+        let (provider, pool) = start(plugin, Machines::default()).await;
         let mut events = pool.events();
-        let running = pool.submit(echo(ENDLESS).into_task().unwrap(), Target::Any).await.unwrap();
+        let lost = pool.submit(echo(ENDLESS).into_task().unwrap(), Target::Node(NodeIndex(1))).await.unwrap();
         let mut seen = Vec::new();
         while let Some(item) = timeout(60 * MINUTE, events.next()).await.unwrap() {
             match item {
@@ -48,7 +49,7 @@ async fn a_pool_that_fails_reports_it_and_ends_its_machines() {
             }
         }
         assert_eq!(seen, ["failed", "draining", "closed"]);
-        assert_eq!(running.outcome().await.unwrap_err().kind(), ErrorKind::Failed);
+        assert_eq!(lost.outcome().await.unwrap_err().kind(), ErrorKind::NodeLost);
         assert_eq!(provider.machines(), [], "nobody has called `shutdown`");
         let (status, spent) = (pool.status(), provider.spent());
         assert_eq!((status.phase, status.failure.unwrap().kind()), (PoolPhase::Closed, ErrorKind::Failed));
@@ -63,8 +64,61 @@ async fn a_pool_that_fails_reports_it_and_ends_its_machines() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn running_tasks_of_a_pool_that_fails_return_and_others_fail() {
+    let (provider, pool) = start(None, Machines { takes: 180 * MINUTE, ..Machines::default() }).await;
+    let submit = async |node| pool.submit(echo(1).into_task().unwrap(), Target::Node(NodeIndex(node))).await.unwrap();
+    let (running, lost, waiting) = (submit(0).await, submit(1).await, submit(0).await);
+    for (handle, kind) in [(lost, ErrorKind::NodeLost), (waiting, ErrorKind::Failed)] {
+        let error = timeout(60 * MINUTE, handle.outcome()).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+    }
+    let status = pool.status();
+    assert_eq!((status.phase, status.failure.unwrap().kind()), (PoolPhase::Failed, ErrorKind::Failed));
+    assert!(timeout(121 * MINUTE, running.outcome()).await.is_err(), "it runs for as long as it takes");
+    assert_eq!(pool.status().phase, PoolPhase::Failed);
+    assert!(!provider.machines().is_empty());
+}
+
+/// A task of three hours runs on node 0 while the pool fails. Returns its outcome, how many machines
+/// were launched after the failure, and how long after the outcome the machines were gone.
+async fn outcome(machines: Machines) -> (Result<(), ErrorKind>, usize, Duration) {
+    let (provider, pool) = start(None, Machines { takes: 180 * MINUTE, ..machines }).await;
+    let running = pool.submit(echo(1).into_task().unwrap(), Target::Node(NodeIndex(0))).await.unwrap();
+    let failing = async {
+        while pool.status().phase == PoolPhase::Ready {
+            sleep(MINUTE / 60).await;
+        }
+    };
+    timeout(60 * MINUTE, failing).await.unwrap();
+    let launched = provider.launched();
+    let outcome = timeout(200 * MINUTE, running.outcome()).await.expect("the task ends");
+    let over = Instant::now();
+    timeout(60 * MINUTE, async {
+        while pool.status().phase != PoolPhase::Closed {
+            sleep(MINUTE / 60).await;
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(provider.machines(), []);
+    (outcome.map(drop).map_err(|error| error.kind()), provider.launched() - launched, over.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_has_failed_ends_when_no_task_runs_and_replaces_nothing_that_it_loses() {
+    let sound = Machines::default();
+    let lost = Machines { lost_after: Some(100 * MINUTE), ..sound };
+    let cut = Machines { cut_each: Some(50), ..sound };
+    for (machines, expected) in [(sound, Ok(())), (lost, Err(ErrorKind::NodeLost)), (cut, Ok(()))] {
+        let (ended, launched, took) = outcome(machines).await;
+        assert_eq!((ended, launched), (expected, 0), "{machines:?}");
+        assert!(took < MINUTE, "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_resize_of_a_pool_that_fails_gets_the_failure() {
-    let (provider, pool) = start(None).await;
+    let (provider, pool) = start(None, Machines::default()).await;
     let resized = timeout(60 * MINUTE, async {
         loop {
             if let Err(error) = pool.resize(Nodes::fixed(2)).await {

@@ -51,6 +51,8 @@ struct Machines {
     takes: Duration,
     /// What takes 15 seconds for the machine of node 1: its `launch`, `connect`, each `command`.
     slow: &'static [&'static str],
+    /// After how many frames each connection of node 0 is cut.
+    cut_each: Option<u64>,
     /// How long the workers of node 0 take to enter their hooks.
     hooks: Duration,
 }
@@ -64,6 +66,10 @@ impl Machines {
 impl Fate for Machines {
     fn hooks(&self, node: u32, _: u32, _: u64) -> Option<Duration> {
         Some(if node == 0 { self.hooks } else { Duration::ZERO })
+    }
+
+    fn cut(&self, node: u32, _: u64, frame: u64) -> bool {
+        node == 0 && self.cut_each == Some(frame)
     }
 
     fn work(&self, args: &[u8], _: u32) -> Work {

@@ -17,7 +17,8 @@ impl Shared {
         self.live(Life::Driven(phase));
     }
 
-    /// The pool has failed for this reason: it takes no tasks any more, and its driver ends it.
+    /// The pool has failed for this reason: it takes no tasks any more, and its driver ends it when
+    /// no task runs.
     pub(crate) fn on_failed(&self, error: &Error) {
         tracing::error!(pool = %self.pool, error = error.summary(), "the pool has failed, and ends");
         self.lock().over = Some(error.clone());
@@ -37,9 +38,9 @@ impl Shared {
         self.close_queue();
         // The panic may have left inconsistent tables.
         let failed = catch_unwind(AssertUnwindSafe(|| {
-            self.act(|state, _| {
+            self.act(|state, now| {
                 state.held.release_all();
-                state.scheduler.fail(error);
+                state.scheduler.drain(now, &error);
             });
         }));
         if failed.is_err() {
@@ -54,7 +55,7 @@ impl Shared {
     /// A panic has interrupted a change of the state. What was to follow from the change is lost,
     /// and some callers would wait for it for ever, so the pool ends.
     pub(super) fn on_interrupted(&self, panic: Box<dyn Any + Send>) -> ! {
-        self.command(Command::Failed(panicked("a part of the pool", &*panic)));
+        self.command(Command::Panicked(panicked("a part of the pool", &*panic)));
         resume_unwind(panic)
     }
 

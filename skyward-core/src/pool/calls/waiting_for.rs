@@ -161,7 +161,7 @@ mod tests {
         shared.lock().fleet = fleet;
         let waits = [WaitingFor::World, WaitingFor::End { machine: MachineNumber(1) }];
         assert_eq!(shared.lock().waiting_for(), waits);
-        shared.act(|state, _| state.scheduler.fail(Error::new(ErrorKind::Start, "no worker starts")));
+        shared.act(|state, _| state.scheduler.close(Error::new(ErrorKind::Start, "no worker starts")));
         assert_eq!(shared.lock().waiting_for(), []);
     }
 }

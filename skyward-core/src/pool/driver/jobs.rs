@@ -45,11 +45,6 @@ impl<O: 'static> Jobs<O> {
         }
     }
 
-    /// Gives up all jobs.
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     /// What follows from the next job that ends; waits for ever while there is no job.
     ///
     /// # Cancel safety

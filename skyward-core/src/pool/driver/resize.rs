@@ -20,7 +20,9 @@ use crate::spec::Nodes;
 
 impl Serving {
     pub(crate) fn on_resize(&mut self, nodes: Nodes, done: oneshot::Sender<Result<()>>) {
-        if let Err(error) = nodes.validate().and_then(|()| self.recipe.check_size(nodes)) {
+        let failure = self.shared.lock().scheduler.failure().cloned();
+        let may = failure.map_or(Ok(()), Err).and_then(|()| nodes.validate());
+        if let Err(error) = may.and_then(|()| self.recipe.check_size(nodes)) {
             return answer(done, Err(error));
         }
         if let Some((_, before)) = self.growth.waiter.replace((nodes.least(), done)) {
@@ -46,9 +48,6 @@ impl Serving {
     /// replaced before they end.
     pub(crate) fn look(&mut self) {
         let now = Instant::now();
-        if self.has_failed() {
-            return;
-        }
         self.act_on_notices();
         if now < self.growth.look_at {
             return;

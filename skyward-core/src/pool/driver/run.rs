@@ -57,7 +57,7 @@ impl Driver {
             biased;
             up = blueprint.bring_up(&shared, &cleanup) => up,
             error = budget_spent(&shared) => {
-                self.close(&error).await;
+                self.on_spent(&error).await;
                 Err(error)
             }
             // The caller does not wait for the pool any more.
@@ -85,47 +85,60 @@ impl Driver {
     /// Runs the pool until it must end; returns the reason if it ends by itself.
     async fn serve(&mut self, serving: &mut Serving) -> Option<Error> {
         serving.begin_to_serve();
-        let mut over: Option<(Error, Instant)> = None;
+        let mut over: Option<Over> = None;
         loop {
             let look = serving.next_look();
-            let ending = until_over(&self.shared, over.as_ref().map(|(_, end)| *end));
+            let ending = until_over(&self.shared, over.as_ref());
             tokio::select! {
                 biased;
                 command = self.commands.recv() => match command {
                     Some(Command::Shutdown { deadline }) => {
                         self.deadline = Some(deadline);
-                        return over.map(|(error, _)| error);
+                        return over.map(|over| over.error);
                     }
                     Some(Command::Failed(error)) => {
                         serving.give_up(&error);
+                        over = Some(self.on_failed(error).await);
+                    }
+                    Some(Command::Panicked(error)) => {
                         self.shared.on_failed(&error);
                         return Some(error);
                     }
                     Some(command) => serving.on_command(command),
-                    None => return over.map(|(error, _)| error),
+                    None => return over.map(|over| over.error),
                 },
                 () = serving.next_end() => {}
                 () = tokio::time::sleep_until(look) => serving.look(),
                 spent = ending => match spent {
                     Some(error) => {
-                        let end = Instant::now() + self.close(&error).await;
-                        over = Some((error, end));
+                        serving.give_up(&error);
+                        let end = self.on_spent(&error).await;
+                        over = Some(Over { error, end });
                     }
-                    None => return over.map(|(error, _)| error),
+                    None => return over.map(|over| over.error),
                 },
             }
         }
     }
 
-    /// The budget is nearly spent: no new task is accepted. Returns for how long running tasks may
-    /// go on.
-    async fn close(&self, error: &Error) -> Duration {
-        let (spent, lasts) = {
-            let (account, now) = (self.shared.account(), clock::now());
-            (account.spent(now), account.lasts(now).unwrap_or_default())
-        };
+    /// The budget is nearly spent. Returns until when running tasks may go on.
+    async fn on_spent(&self, error: &Error) -> Option<Instant> {
         tracing::warn!(pool = %self.shared.pool, error = error.summary(), "the pool ends because of its budget");
+        let spent = self.shared.account().spent(clock::now());
         self.shared.emit(PoolEvent::BudgetSpent { spent });
+        self.close(error).await
+    }
+
+    /// The pool cannot go on.
+    async fn on_failed(&self, error: Error) -> Over {
+        self.shared.on_failed(&error);
+        let end = self.close(&error).await;
+        Over { error, end }
+    }
+
+    /// No new task is accepted, and those that wait fail. Returns until when running tasks may go
+    /// on, if the budget limits that.
+    async fn close(&self, error: &Error) -> Option<Instant> {
         self.shared
             .act_in_slices(|state, _| {
                 state.over = Some(error.clone());
@@ -133,10 +146,9 @@ impl Driver {
             })
             .await;
         self.shared.close_queue();
-        if let Some(at) = Instant::now().into_std().checked_add(lasts) {
-            self.shared.on_budget_end(at);
-        }
-        lasts.saturating_sub(self.shared.limits.shutdown).max(lasts / 2)
+        let lasts = self.shared.account().lasts(clock::now())?;
+        self.shared.on_budget_end(Instant::now().into_std().checked_add(lasts)?);
+        Instant::now().checked_add(lasts.saturating_sub(self.shared.limits.shutdown).max(lasts / 2))
     }
 
     /// Ends everything that was started; returns the error that the pool failed with, if it did.
@@ -187,10 +199,22 @@ impl std::fmt::Debug for Driver {
     }
 }
 
-/// Waits until the budget is nearly spent, and returns that as an error. If the pool ends because
-/// of its budget already (`end`), waits until no task runs or until that time, and returns `None`.
-async fn until_over(shared: &Arc<Shared>, end: Option<Instant>) -> Option<Error> {
-    let Some(end) = end else { return Some(budget_spent(shared).await) };
+/// Why a pool ends by itself, and until when its running tasks may go on.
+struct Over {
+    error: Error,
+    end: Option<Instant>,
+}
+
+/// Waits until the budget is nearly spent, and returns that as an error. If the pool ends already
+/// (`over`), waits until no task runs or until the time for the tasks is over, and returns `None`.
+async fn until_over(shared: &Arc<Shared>, over: Option<&Over>) -> Option<Error> {
+    let Some(over) = over else { return Some(budget_spent(shared).await) };
+    let end = async {
+        match over.end {
+            Some(end) => tokio::time::sleep_until(end).await,
+            None => std::future::pending().await,
+        }
+    };
     let idle = async {
         while shared.lock().scheduler.is_busy() {
             tokio::time::sleep(POLL).await;
@@ -199,7 +223,7 @@ async fn until_over(shared: &Arc<Shared>, end: Option<Instant>) -> Option<Error>
     tokio::select! {
         biased;
         () = idle => {}
-        () = tokio::time::sleep_until(end) => {}
+        () = end => {}
         never = async {
             Arc::clone(shared).remind().await;
             std::future::pending::<Infallible>().await

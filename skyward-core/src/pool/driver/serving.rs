@@ -12,14 +12,13 @@ use crate::error::{Error, ErrorKind, ErrorStatus, Result, WorkerExit};
 use crate::event::PoolEvent;
 use crate::ids::{NodeIndex, Rank};
 use crate::layout::Layout;
-use crate::pool::calls::life::closed;
 use crate::pool::calls::nested::connection::reach_caller;
 use crate::pool::calls::shared::Shared;
 use crate::pool::command::Command;
 use crate::pool::custody::cleanup::Cleanup;
+use crate::pool::fleet::Fleet;
 use crate::pool::fleet::notices::Notices;
 use crate::pool::fleet::step::{Job, Repair, Workers};
-use crate::pool::foreign::answer;
 use crate::pool::node::generation::{NotStarted, World};
 use crate::pool::node::make::{Node, Recipe};
 use crate::pool::node::repair;
@@ -80,12 +79,6 @@ impl Serving {
     }
 
     pub(crate) fn on_command(&mut self, command: Command) {
-        if self.has_failed() {
-            if let Command::Resize { done, .. } = command {
-                answer(done, Err(self.failure()));
-            }
-            return;
-        }
         match command {
             Command::Sick(node, error) => {
                 // The scheduler restarts no worker of a sick node. So the node is lost also while
@@ -125,7 +118,7 @@ impl Serving {
                 self.on_agent_notice(node, connection, reason, ends_in, words);
             }
             // The driver's loop handles the ends of the pool.
-            Command::Failed(_) | Command::Shutdown { .. } => {}
+            Command::Failed(_) | Command::Panicked(_) | Command::Shutdown { .. } => {}
         }
         self.settle_size();
     }
@@ -137,9 +130,7 @@ impl Serving {
     /// No result is lost.
     pub(crate) async fn next_end(&mut self) {
         let then = self.jobs.next().await;
-        if !self.has_failed() {
-            then(self);
-        }
+        then(self);
         self.settle_size();
     }
 
@@ -291,25 +282,12 @@ impl Serving {
         }
     }
 
-    /// The error that the pool has failed with.
-    fn failure(&self) -> Error {
-        self.shared.lock().scheduler.failure().cloned().unwrap_or_else(closed)
-    }
-
-    /// Whether the pool has failed. A failed pool waits for its end, and nothing is repaired.
-    pub(crate) fn has_failed(&mut self) -> bool {
-        let failure = self.shared.lock().scheduler.failure().cloned();
-        if let Some(error) = &failure {
-            self.give_up(error);
-        }
-        failure.is_some()
-    }
-
-    /// Repairs nothing any more. Whoever waits for another size gets the error.
+    /// The pool ends when no task runs: no machine and no worker is replaced any more. Whoever waits
+    /// for another size gets the error.
     pub(crate) fn give_up(&mut self, error: &Error) {
-        self.jobs.clear();
         self.growth.give_up(error);
         self.notices(Notices::give_up);
+        self.decide(Fleet::end);
     }
 
     pub(crate) fn set(&mut self, node: Node) {

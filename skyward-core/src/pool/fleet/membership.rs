@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use self::successors::Legacy;
 pub(super) use self::successors::Successor;
 use super::Fleet;
-use super::step::Step;
+use super::step::{Job, Repair, Step, Workers};
 use super::table::Membership;
 use crate::ids::{MachineNumber, NodeIndex};
 
@@ -83,8 +83,7 @@ impl Fleet {
         let mut steps = Vec::new();
         if self.coming.remove(&machine).is_some() {
             self.failures += 1;
-            self.dismissing.insert(machine);
-            steps.push(Step::Forget { node: NodeIndex(machine.0), machine });
+            steps.push(self.forget(NodeIndex(machine.0), machine));
         }
         steps.extend(self.plan());
         steps
@@ -157,8 +156,26 @@ impl Fleet {
         }
     }
 
+    /// The pool ends when no task runs. No further machine is made ready, and nothing that is lost is
+    /// replaced; agents and workers that may still run a task are reconnected to.
+    pub(crate) fn end(&mut self) -> Vec<Step> {
+        (self.ends, self.held) = (true, false);
+        let mut steps = self.disinherit(0);
+        for machine in std::mem::take(&mut self.coming).into_keys() {
+            steps.push(self.forget(NodeIndex(machine.0), machine));
+        }
+        let ranks = self.layout.ranks(self.table.len()).map(Workers::One);
+        let starts = ranks.chain([Workers::World]).map(Repair::Start);
+        let repairs = self.table.nodes().map(Repair::Replace).chain(starts);
+        steps.extend(repairs.map(|repair| Step::End(Job::Repair(repair))));
+        steps
+    }
+
     /// The steps from the present nodes to the target.
     fn plan(&mut self) -> Vec<Step> {
+        if self.ends {
+            return Vec::new();
+        }
         let mut steps = Vec::new();
         loop {
             let before = self.members();
@@ -183,8 +200,7 @@ impl Fleet {
             coming.sort_by_key(|(_, ready)| *ready);
             for (machine, _) in coming.into_iter().take(surplus as usize) {
                 self.coming.remove(&machine);
-                self.dismissing.insert(machine);
-                steps.push(Step::Forget { node: NodeIndex(machine.0), machine });
+                steps.push(self.forget(NodeIndex(machine.0), machine));
             }
         }
         if self.has_given_up() && self.coming.is_empty() {
@@ -208,6 +224,12 @@ impl Fleet {
             steps.push(if self.held { Step::Hold } else { Step::Release });
         }
         steps
+    }
+
+    /// A machine that has no place is not needed any more.
+    pub(super) fn forget(&mut self, node: NodeIndex, machine: MachineNumber) -> Step {
+        self.dismissing.insert(machine);
+        Step::Forget { node, machine }
     }
 
     /// Lets nodes that were to leave stay if the target includes them again and their workers are

@@ -50,6 +50,8 @@ pub(crate) struct Fleet {
     failures: u32,
     /// Whether the world finishes its work and takes no new work.
     held: bool,
+    /// Whether the pool ends when no task runs.
+    ends: bool,
     /// Successors: machines that will replace a machine that will end.
     successors: BTreeMap<NodeIndex, Successor>,
     /// How often in a row no successor could be made ready for a machine that will end.
@@ -85,6 +87,7 @@ impl Fleet {
             left: BTreeSet::new(),
             failures: 0,
             held: false,
+            ends: false,
             successors: BTreeMap::new(),
             unheired: BTreeMap::new(),
         }

@@ -98,7 +98,7 @@ impl Fleet {
     /// No successor takes the place of a node: if it is lost, it gets another machine.
     pub(crate) fn replace(&mut self, node: NodeIndex) -> Vec<Step> {
         match self.table.health(node) {
-            Some(Health::Lost(_)) => vec![Step::Begin(Repair::Replace(node))],
+            Some(Health::Lost(_)) if !self.ends => vec![Step::Begin(Repair::Replace(node))],
             _ => Vec::new(),
         }
     }
@@ -179,6 +179,9 @@ impl Fleet {
 
     /// Starts the workers that are due and whose nodes are up.
     fn go_on(&mut self) -> Vec<Step> {
+        if self.ends {
+            self.due.clear();
+        }
         if self.joined {
             if self.due.is_empty() || !self.are_up(Workers::World) {
                 return Vec::new();

@@ -234,7 +234,7 @@ type End = fn(&mut Story, TaskId, crate::payload::Outcome);
 fn no_call_outlives_the_try_of_its_caller() {
     let value = || Ok(Value::new(vec![], Rank(0)));
     let raised = || Err(Error::new(ErrorKind::Raised, "no"));
-    let ends: [(&str, End); 8] = [
+    let ends: [(&str, End); 7] = [
         ("returned", |story, root, value| story.scheduler.on_returned(story.now, Rank(0), root, value, 1)),
         ("cancelled", |story, root, _| story.scheduler.cancel(story.now, root)),
         ("timed out", |story, _, _| story.later(Duration::from_secs(60))),
@@ -243,7 +243,6 @@ fn no_call_outlives_the_try_of_its_caller() {
         ("drained", |story, _, _| {
             story.scheduler.drain(story.now, &Error::new(ErrorKind::Closed, "the pool ends"));
         }),
-        ("failed", |story, _, _| story.scheduler.fail(Error::new(ErrorKind::Closed, "the pool ends"))),
         ("not begun", |story, root, _| story.scheduler.on_not_begun(story.now, Rank(0), &[root])),
     ];
     for (how, end) in ends {
@@ -255,7 +254,7 @@ fn no_call_outlives_the_try_of_its_caller() {
                 assert!(matches!(story.outcome(*id), Some(Err(ErrorKind::Cancelled | ErrorKind::Closed))), "{how}");
             }
             let helps = story.scheduler.helped(Rank(0)).count();
-            assert!(helps == 0 || story.interrupted(root) || how == "failed" || how == "timed out", "{how}");
+            assert!(helps == 0 || story.interrupted(root) || how == "timed out", "{how}");
             for rank in [1, 2] {
                 assert!(story.running(rank) == Some(calls[rank as usize - 1]), "{how}: it still runs there");
             }

@@ -6,7 +6,7 @@ use super::{Gang, GangPhase, Member, MemberState};
 use crate::error::{Error, ErrorKind, WorkerExit};
 use crate::ids::{Attempt, Rank, TaskId};
 use crate::payload::{Outcome, Target, TaskOptions};
-use crate::scheduler::state::{Membership, Place, TaskState, Timer};
+use crate::scheduler::state::{Membership, Place, Timer};
 use crate::scheduler::tries::Next;
 use crate::scheduler::{Action, Scheduler, Shape};
 
@@ -53,9 +53,10 @@ impl Scheduler {
 
     /// A member's worker answered, or was lost.
     pub(in crate::scheduler) fn settle_member(&mut self, now: Instant, of: Membership, id: TaskId, outcome: Outcome) {
+        let retry = self.retry(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         task.place = Place::Gang;
-        let (abandoned, streaming, retry) = (task.abandoned, task.streaming, task.retry());
+        let (abandoned, streaming) = (task.abandoned, task.streaming);
         if abandoned {
             self.tasks.remove(&id);
         }
@@ -156,7 +157,7 @@ impl Scheduler {
 
     /// A gang that made no progress is tried again or fails. Its world ends too.
     pub(in crate::scheduler) fn settle_stalled(&mut self, now: Instant, first: TaskId, running: TaskId, error: Error) {
-        let retry = self.tasks.get(&running).map(TaskState::retry).unwrap_or_default();
+        let retry = self.retry(running);
         let Some(gang) = self.gang_table.get_mut(&first) else { return };
         if gang.is_failed() {
             return;

@@ -35,7 +35,7 @@ impl Fleet {
         let (mut steps, mut free) = (Vec::new(), self.free(0));
         for node in nodes.iter().copied() {
             let is_member = self.table.membership(node) == Some(Membership::Member);
-            if !is_member || self.successors.contains_key(&node) {
+            if self.ends || !is_member || self.successors.contains_key(&node) {
                 continue;
             }
             self.unheired.remove(&node);
@@ -115,8 +115,7 @@ impl Fleet {
     /// The successor of a node could not be made ready.
     pub(super) fn on_heir_failed(&mut self, node: NodeIndex) -> Vec<Step> {
         let Some(successor) = self.successors.remove(&node) else { return Vec::new() };
-        self.dismissing.insert(successor.machine);
-        let mut steps = vec![Step::Forget { node, machine: successor.machine }];
+        let mut steps = vec![self.forget(node, successor.machine)];
         let failures = self.unheired.entry(node).or_default();
         *failures += 1;
         let given_up = *failures >= MAX_FAILURES;
@@ -141,8 +140,7 @@ impl Fleet {
     pub(super) fn disinherit(&mut self, from: u32) -> Vec<Step> {
         let mut steps = Vec::new();
         for (node, successor) in self.successors.split_off(&NodeIndex(from)) {
-            self.dismissing.insert(successor.machine);
-            steps.push(Step::Forget { node, machine: successor.machine });
+            steps.push(self.forget(node, successor.machine));
             // Tasks that were submitted for the node by name must still run.
             match successor.place {
                 Legacy::Draining | Legacy::Drained => {}
