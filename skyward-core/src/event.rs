@@ -184,11 +184,11 @@ pub enum PoolEvent {
         /// Calls that no worker has begun.
         waiting: usize,
     },
-    /// A gang in a joined world has made no progress for
-    /// [`Limits::stall_report`](crate::spec::Limits::stall_report). The gang continues to run.
+    /// A task, or a gang in a joined world, has made no progress for
+    /// [`Limits::stall_report`](crate::spec::Limits::stall_report). The task continues to run.
     /// Emitted once for each period without progress.
-    GangStalled {
-        /// A task of the gang: the task of the first rank that still runs.
+    TaskStalled {
+        /// The task; of a gang, the task of the first rank that still runs.
         task: TaskId,
         /// The payload's entry.
         entry: String,
@@ -353,7 +353,7 @@ impl PoolEvent {
             | Self::NodeFailed { error, .. }
             | Self::OfferRefused { error, .. }
             | Self::NodeUnconfirmed { error, .. } => error.size(),
-            Self::GangStalled { message, stacks, .. } => {
+            Self::TaskStalled { message, stacks, .. } => {
                 message.len() + stacks.iter().map(|one| one.text.len()).sum::<usize>()
             }
             _ => 0,

@@ -336,7 +336,7 @@ async fn a_gang_without_progress_is_reported_once_and_goes_on_until_it_is_cancel
         while let Some(item) = events.next().await {
             let EventItem::Event(event) = item else { continue };
             match &*event {
-                PoolEvent::GangStalled { .. } => reports.push((began.elapsed(), Arc::clone(&event))),
+                PoolEvent::TaskStalled { .. } => reports.push((began.elapsed(), Arc::clone(&event))),
                 PoolEvent::TaskFailed { error, .. } => panic!("{error}"),
                 _ => {}
             }
@@ -345,12 +345,12 @@ async fn a_gang_without_progress_is_reported_once_and_goes_on_until_it_is_cancel
     tokio::time::timeout(Duration::from_secs(4 * 3600), listen).await.unwrap_err();
     assert_eq!(reports.len(), 1, "{reports:?}");
     let (after, report) = &reports[0];
-    let PoolEvent::GangStalled { entry, payload, silent, message, stacks, .. } = &**report else { unreachable!() };
+    let PoolEvent::TaskStalled { entry, payload, silent, message, stacks, .. } = &**report else { unreachable!() };
     // A rank returned after a minute, which was progress.
     assert!((660..666).contains(&after.as_secs()) && *silent == Duration::from_secs(600), "{after:?} {silent:?}");
     assert_eq!((entry.as_str(), payload.as_str(), stacks.len()), ("f", "a.py", 2));
     let there = message.matches("was in `work` (fake.py:1)").count();
-    assert!(message.starts_with("no rank of the gang made progress for 600s: rank ") && there == 2, "{message}");
+    assert!(message.starts_with("no progress for 600s: rank ") && there == 2, "{message}");
     assert_eq!(pool.status().generation.0, 1, "nothing was ended");
     drop(handles);
     pool.shutdown(Duration::from_secs(60)).await.unwrap();

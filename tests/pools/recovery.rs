@@ -96,9 +96,9 @@ async fn a_rank_that_never_enters_the_barrier_is_reported_once_and_the_gang_goes
         async move { barrier.broadcast(&pool).await }
     });
     let report = soon("the stall is reported", reported(&mut events)).await;
-    let PoolEvent::GangStalled { entry, payload, silent, message, stacks, .. } = &*report else { unreachable!() };
+    let PoolEvent::TaskStalled { entry, payload, silent, message, stacks, .. } = &*report else { unreachable!() };
     assert!(entry == "f" && payload == "payload.py" && silent.as_secs() == 2, "{report:?}");
-    let places = message.strip_prefix("no rank of the gang made progress for 2s: rank 0 was in ").unwrap();
+    let places = message.strip_prefix("no progress for 2s: rank 0 was in ").unwrap();
     assert_eq!(places.matches("`meet` (payload.py:").count(), 2, "{message}");
     let ranks: Vec<Rank> = stacks.iter().map(|one| one.rank).collect();
     assert!(ranks == [Rank(0), Rank(1)] && stacks[1].text.contains("in elsewhere"), "{stacks:?}");
@@ -114,11 +114,50 @@ async fn a_rank_that_never_enters_the_barrier_is_reported_once_and_the_gang_goes
     pool.shutdown(Duration::from_secs(20)).await.unwrap();
 }
 
-/// The next report of a gang without progress.
+#[tokio::test]
+async fn a_task_that_holds_a_lock_which_its_call_takes_is_reported() {
+    let folder = Folder::new();
+    let holder: PendingCompute<String> = python(indoc! {"
+        import threading
+        import skyward as sky
+
+        LOCK = threading.Lock()
+
+        def take():
+            with LOCK:
+                return 'taken'
+
+        def f(file):
+            with LOCK:
+                call = sky.submit(take)
+                try:
+                    call.result(timeout=8)
+                except TimeoutError:
+                    pass
+            return call.result()
+    "})
+    .arg("file", folder.path.to_str().unwrap().to_owned())
+    .into();
+    let mut limits = limits();
+    limits.stall_report = Duration::from_secs(2);
+    let pool = Pool::builder().limits(limits).start().await.unwrap();
+    let mut events = pool.events();
+    let running = tokio::spawn({
+        let pool = pool.clone();
+        async move { holder.run(&pool).await }
+    });
+    let report = soon("the stall is reported", reported(&mut events)).await;
+    let PoolEvent::TaskStalled { entry, stacks, .. } = &*report else { unreachable!() };
+    assert!(entry == "f" && stacks.len() == 1 && stacks[0].text.contains("in take"), "{report:?}");
+    assert_eq!(soon("the task returns", running).await.unwrap().unwrap(), "taken");
+    pool.shutdown(Duration::from_secs(20)).await.unwrap();
+}
+
+/// The next report of a task without progress.
 async fn reported(events: &mut Events) -> Arc<PoolEvent> {
     loop {
         match events.next().await.unwrap() {
-            EventItem::Event(event) if matches!(*event, PoolEvent::GangStalled { .. }) => return event,
+            EventItem::Event(event) if matches!(*event, PoolEvent::TaskStalled { .. }) => return event,
             _ => {}
         }
     }

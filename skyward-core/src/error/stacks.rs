@@ -29,7 +29,7 @@ impl RankStacks {
     }
 }
 
-/// The message of a gang without progress: for how long, and where each rank was.
+/// The message of a stall: for how long there was no progress, and where each rank was.
 pub(crate) fn silence(silent: Duration, stacks: &[RankStacks]) -> String {
     let places = stacks.iter().take(MOST_PLACES).map(|one| match &one.place {
         Some(place) => format!("rank {} was in {place}", one.rank),
@@ -39,7 +39,7 @@ pub(crate) fn silence(silent: Duration, stacks: &[RankStacks]) -> String {
     if stacks.len() > MOST_PLACES {
         places += &format!(", and {} more", stacks.len() - MOST_PLACES);
     }
-    format!("no rank of the gang made progress for {silent:.0?}: {places}")
+    format!("no progress for {silent:.0?}: {places}")
 }
 
 /// The stacks of all ranks, as an error displays them. Ranks with the same stacks share one entry.

@@ -216,6 +216,12 @@ impl Scheduler {
         call.is_some_and(|call| self.families.get(call.family).is_none_or(|family| family.ended))
     }
 
+    /// The calls of a task that have no outcome.
+    pub(super) fn calls_of(&self, id: TaskId) -> impl Iterator<Item = TaskId> + '_ {
+        let family = self.tasks.get(&id).and_then(|task| task.family);
+        family.and_then(|family| self.families.get(family)).into_iter().flat_map(|family| family.open.iter().copied())
+    }
+
     /// Whether a task has calls without an outcome.
     pub(super) fn is_caller(&self, id: TaskId) -> bool {
         self.families.open > 0 && self.tasks.get(&id).is_some_and(|task| task.family.is_some())

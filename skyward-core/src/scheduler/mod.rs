@@ -46,6 +46,7 @@ mod queue_timeout;
 mod recall;
 #[cfg(any(test, debug_assertions))]
 mod sanity;
+mod silence;
 mod size;
 mod stall;
 mod state;
@@ -154,6 +155,7 @@ impl Scheduler {
                     self.abandon(now, id, error);
                 }
                 state::Timer::Stall(first) => self.on_stall_timer(now, first),
+                state::Timer::Silence(rank) => self.on_silence_timer(now, rank),
                 state::Timer::Suspicion(first) => self.end_suspicion(first),
                 state::Timer::Recall(rank) => self.on_recall_timer(now, rank),
                 state::Timer::Again(rank, id) => self.on_still_running(now, rank, id),

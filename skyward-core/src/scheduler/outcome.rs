@@ -106,7 +106,11 @@ impl Scheduler {
             // point where it reads the cancel.
             return self.interrupt(now, rank, id);
         }
+        let alone = task.gang.is_none();
         self.started(now, rank, id);
+        if alone {
+            self.watch_alone(now, rank);
+        }
     }
 
     /// A worker has begun a task, or begins it about now.

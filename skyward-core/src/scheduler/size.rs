@@ -215,6 +215,7 @@ impl Scheduler {
         let from = workers.min(self.workers.len()) as u32;
         for rank in (from..self.workers.len() as u32).map(Rank) {
             self.forget_interrupts(rank);
+            self.unwatch_alone(rank);
             self.drop_helped(rank);
             self.workers[rank.0 as usize].ready = false;
             self.refresh(rank);

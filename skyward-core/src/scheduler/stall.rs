@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::silence::ANSWER;
 use super::state::Timer;
 use super::{Action, Scheduler};
 use crate::error::{Error, RankStacks};
@@ -67,18 +68,17 @@ impl Watch {
 impl Scheduler {
     /// A rank gave a sign of life.
     pub fn on_progress(&mut self, now: Instant, rank: Rank) {
-        if self.gang_table.is_empty() {
-            return;
-        }
-        if let Some(watch) = self.gang_of(rank).and_then(|first| self.watch_of(first)) {
-            watch.last = now;
+        let gang = if self.gang_table.is_empty() { None } else { self.gang_of(rank) };
+        match gang.and_then(|first| self.watch_of(first)) {
+            Some(watch) => watch.last = now,
+            None => self.sign(now, rank),
         }
     }
 
     /// A rank reports its stacks, as Python's `faulthandler` wrote them. The text is empty if the
     /// rank cannot report.
     pub fn on_stacks(&mut self, now: Instant, rank: Rank, text: String) {
-        let Some(first) = self.gang_of(rank) else { return };
+        let Some(first) = self.gang_of(rank) else { return self.report_silence(now, rank, &text) };
         let Some(watch) = self.watch_of(first).filter(|watch| watch.asked.is_some()) else { return };
         watch.answers.insert(rank, text);
         let answered = watch.answers.len();
@@ -186,8 +186,6 @@ impl Scheduler {
     }
 }
 
-/// How long the scheduler waits for the stacks of all ranks.
-const ANSWER: Duration = Duration::from_secs(5);
 /// The most bytes of stacks in an error or a report.
 const MOST: usize = 256 << 10;
 /// The bytes of stacks that each rank gets in any case.

@@ -11,6 +11,7 @@ use super::gang::Gang;
 use super::interrupt::Interrupt;
 use super::nodes::Record;
 use super::policy::{Average, long};
+use super::silence::Silence;
 use super::table::{Linked, Links, List, TaskTable};
 use super::tries::Tries;
 use crate::error::Error;
@@ -91,6 +92,7 @@ pub(super) struct Worker {
     pub(super) round_trip: Duration,
     /// When the worker last became ready, or returned a task.
     pub(super) idle_since: Option<Instant>,
+    pub(super) silence: Silence,
     /// The tasks that the worker was asked to end.
     pub(super) interrupts: Vec<Interrupt>,
     /// When the scheduler checks whether the running task is long.
@@ -186,6 +188,8 @@ pub(super) enum Timer {
     Recall(Rank),
     /// The deadline for progress of the gang, or for the stacks of its ranks.
     Stall(TaskId),
+    /// The deadline for progress of a worker that runs no gang, or for its stacks.
+    Silence(Rank),
     /// The gang's errors are no longer held back.
     Suspicion(TaskId),
     /// Checks for calls that no worker has taken.

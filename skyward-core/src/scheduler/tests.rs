@@ -29,8 +29,9 @@ pub(super) struct Story {
 }
 
 impl Story {
+    /// Without reports of tasks that make no progress: no timer runs but those that a test is about.
     pub(super) fn new(nodes: u32, workers: u32, joined: bool) -> Self {
-        Self::with_limits(nodes, workers, joined, Limits::default())
+        Self::with_limits(nodes, workers, joined, Limits { stall_report: Duration::MAX, ..Limits::default() })
     }
 
     pub(super) fn with_limits(nodes: u32, workers: u32, joined: bool, limits: Limits) -> Self {

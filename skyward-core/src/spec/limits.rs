@@ -70,14 +70,14 @@ pub struct Limits {
     ///
     /// Default: `None`.
     pub stall: Option<Duration>,
-    /// How long a gang in a joined world may run without progress of any of its ranks before the
-    /// pool reports where each rank is, with
-    /// [`PoolEvent::GangStalled`](crate::event::PoolEvent::GangStalled) and a warning.
-    /// [`Duration::MAX`]: no reports.
+    /// How long a task may run without progress before the pool reports where it is, with
+    /// [`PoolEvent::TaskStalled`](crate::event::PoolEvent::TaskStalled) and a warning. A gang in a
+    /// joined world is reported as one, when none of its ranks makes progress; a task that waits for
+    /// calls on other workers is not reported. [`Duration::MAX`]: no reports.
     ///
-    /// The gang continues to run. The pool reports it again after the gang has made progress and
+    /// The task continues to run. The pool reports it again after the task has made progress and
     /// then none for the same time. If [`stall`](Self::stall) is not longer than this limit, the
-    /// error of `stall` is the only report.
+    /// error of `stall` is the only report of a gang.
     ///
     /// Default: 10 minutes.
     pub stall_report: Duration,

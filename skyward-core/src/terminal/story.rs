@@ -157,7 +157,7 @@ impl Story {
             PoolEvent::Calls { task, done, running, waiting } => {
                 self.calls.insert(*task, [*done, *running, *waiting]);
             }
-            PoolEvent::GangStalled { entry, message, stacks, .. } => {
+            PoolEvent::TaskStalled { entry, message, stacks, .. } => {
                 shows.push(Show::Note(clean(format!("`{entry}`: {message}").as_bytes(), false)));
                 let stacks = Listed(stacks).to_string();
                 let mut lines = stacks.lines().skip(1);

@@ -133,12 +133,12 @@ fn a_gang_without_progress_is_shown_with_its_stacks() {
         let message = silence(silent, &stacks);
         let (task, stacks) = (TaskId(1), stacks.into());
         let (entry, payload) = ("train".into(), "train.py".into());
-        plain(story(), vec![event(PoolEvent::GangStalled { task, entry, payload, silent, message, stacks })]).1
+        plain(story(), vec![event(PoolEvent::TaskStalled { task, entry, payload, silent, message, stacks })]).1
     };
     assert_eq!(
         shown(stacks(&["here", "there"])).lines().collect::<Vec<_>>(),
         [
-            "`train`: no rank of the gang made progress for 600s: rank 0 was in `here` (a.py:5), rank 1 was in `there` (a.py:5)",
+            "`train`: no progress for 600s: rank 0 was in `here` (a.py:5), rank 1 was in `there` (a.py:5)",
             "stacks of rank 0:",
             "  Current thread 0x1 (most recent call first):",
             "    File \"a.py\", line 5 in here",

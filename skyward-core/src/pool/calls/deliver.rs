@@ -95,9 +95,9 @@ impl Shared {
         let message = silence(silent, &stacks);
         tracing::warn!(
             pool = %self.pool, task = task.0, entry, payload,
-            "{message}; the gang goes on: `Limits::stall` would end it, and `PoolEvent::GangStalled` has the stacks"
+            "{message}; the task goes on, and `PoolEvent::TaskStalled` has the stacks"
         );
-        self.deliver_event(PoolEvent::GangStalled { task, entry, payload, silent, message, stacks: stacks.into() });
+        self.deliver_event(PoolEvent::TaskStalled { task, entry, payload, silent, message, stacks: stacks.into() });
     }
 
     fn deliver_outcome(&self, task: TaskId, entry: Entry, outcome: Outcome) {

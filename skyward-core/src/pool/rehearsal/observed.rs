@@ -61,7 +61,7 @@ impl Observed {
             PoolEvent::WorkerExited { rank, exit } if *exit != WorkerExit::WorldEnded => {
                 self.exits.push((*rank, exit.clone()));
             }
-            PoolEvent::GangStalled { silent, stacks, .. } => {
+            PoolEvent::TaskStalled { silent, stacks, .. } => {
                 self.stalls.push(Stall { at: now, silent: *silent, stacks: stacks.to_vec(), went_on: false });
             }
             PoolEvent::TaskWarned { rank, message, hint, .. } => self.warn(*rank, message, hint),
@@ -164,7 +164,7 @@ mod tests {
 
     fn stalled() -> PoolEvent {
         let text = "Current thread 0x1 (most recent call first):\n  File \"a.py\", line 5 in meet\n";
-        PoolEvent::GangStalled {
+        PoolEvent::TaskStalled {
             task: TaskId(1),
             entry: "f".into(),
             payload: "a.py".into(),
@@ -254,7 +254,7 @@ mod tests {
         let failure = observed(vec![output(), stalled()], Duration::from_secs(20));
         assert_eq!(
             failure.error.message(),
-            "the task ran too long; at the last report, 20s before that, no rank of the gang made progress for 30s: \
+            "the task ran too long; at the last report, 20s before that, no progress for 30s: \
              rank 0 was in `meet` (a.py:5)"
         );
         assert_eq!(failure.error.stacks().len(), 1);

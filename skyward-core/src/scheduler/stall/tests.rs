@@ -46,7 +46,7 @@ fn a_gang_without_progress_ends_with_an_error_that_shows_where_its_ranks_were() 
         assert_eq!((error.kind(), Cause::of(error)), (ErrorKind::Stalled, Some(Cause::Stalled)));
         assert_eq!(
             error.message(),
-            "no rank of the gang made progress for 30s: rank 0 was in `here` (a.py:5), rank 1 was in `there` (a.py:9)"
+            "no progress for 30s: rank 0 was in `here` (a.py:5), rank 1 was in `there` (a.py:9)"
         );
         assert_eq!(error.stacks().len(), 2);
         assert!(format!("{error:#}").contains("stacks of rank 1:\n  Current thread"), "{error}");
@@ -138,7 +138,7 @@ fn report(story: &Story) -> Option<(Vec<TaskId>, Duration, Vec<Option<String>>)>
 
 #[test]
 fn a_gang_without_progress_is_reported_after_ten_minutes_and_goes_on() {
-    let mut story = Story::new(2, 1, true);
+    let mut story = Story::with_limits(2, 1, true, Limits::default());
     let gang = story.gang();
     later(&mut story, 599);
     assert!(!asks(&story));
@@ -228,7 +228,7 @@ fn a_gang_is_reported_before_its_end_only_if_the_end_comes_later() {
         }
         assert_eq!((after, told), (end, reports));
         let error = story.finished[&gang[0]].as_ref().unwrap_err();
-        assert!(error.message().starts_with(&format!("no rank of the gang made progress for {end}s:")), "{error}");
+        assert!(error.message().starts_with(&format!("no progress for {end}s:")), "{error}");
     }
 }
 
@@ -262,10 +262,10 @@ fn a_sign_at_the_moment_of_the_question_is_progress() {
 }
 
 #[test]
-fn tasks_outside_gangs_and_gangs_without_limits_are_not_watched() {
+fn tasks_outside_gangs_have_no_limit_and_gangs_without_limits_are_not_watched() {
     let mut watched = story();
     watched.submit(crate::payload::Target::Any);
-    later(&mut watched, 1000);
+    later(&mut watched, 500);
     assert!(!asks(&watched));
     let unlimited = Limits { stall_report: Duration::MAX, ..Limits::default() };
     let mut unwatched = Story::with_limits(2, 1, true, unlimited);
@@ -275,6 +275,6 @@ fn tasks_outside_gangs_and_gangs_without_limits_are_not_watched() {
     let mut waiting = story();
     waiting.submit(crate::payload::Target::Any);
     waiting.scheduler.submit_gang(waiting.now, &[TaskId(50), TaskId(51)], TaskOptions::default(), false);
-    later(&mut waiting, 1000);
+    later(&mut waiting, 500);
     assert!(!asks(&waiting));
 }

@@ -20,7 +20,7 @@ use crate::testkit::fake_provider::FakeProvider;
 pub(super) struct TaskEvents {
     /// The tries that were started, of each task.
     pub(super) starts: BTreeMap<TaskId, BTreeSet<Attempt>>,
-    /// Reports of gangs without progress: a task of each gang, and the time without progress.
+    /// Reports of tasks without progress, and the time without progress.
     pub(super) stalls: Vec<(TaskId, Duration)>,
     pub(super) calls: Reports,
 }
@@ -37,7 +37,7 @@ pub(super) async fn listen(mut events: Events) -> TaskEvents {
             PoolEvent::TaskStarted { task, attempt, .. } => {
                 told.starts.entry(*task).or_default().insert(*attempt);
             }
-            PoolEvent::GangStalled { task, silent, .. } => told.stalls.push((*task, *silent)),
+            PoolEvent::TaskStalled { task, silent, .. } => told.stalls.push((*task, *silent)),
             _ => {}
         }
     }

@@ -89,9 +89,9 @@ pub(super) async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -
     seen.stalled = heard.stalls.len();
     seen.call_reports = heard.calls.count;
     whole(&play.gangs, &heard.starts)?;
-    heard.stalls.iter().try_for_each(|(task, silent)| match joined && heard.starts.contains_key(task) {
+    heard.stalls.iter().try_for_each(|(task, silent)| match heard.starts.contains_key(task) {
         true if *silent >= seed.stall_report() => Ok(()),
-        _ => Err(format!("task {task} was reported as a gang's without progress for {silent:?}")),
+        _ => Err(format!("task {task} was reported to be without progress for {silent:?}")),
     })
 }
 

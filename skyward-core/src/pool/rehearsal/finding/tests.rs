@@ -133,10 +133,7 @@ fn a_stall_reports_where_each_rank_was_and_does_not_name_the_limits_of_the_pool(
     let stacks = [0, 1].map(|rank| RankStacks::new(Rank(rank), text, 1000)).to_vec();
     let error = Error::stalled(Duration::from_secs(60), stacks);
     let finding = only([0, 1].map(|rank| failure(Stage::Call, &[rank], error.clone())).to_vec(), &[]);
-    assert_eq!(
-        finding.message,
-        "no rank of the gang made progress for 60s: rank 0 was in `meet` (a.py:5), rank 1 was in `meet` (a.py:5)"
-    );
+    assert_eq!(finding.message, "no progress for 60s: rank 0 was in `meet` (a.py:5), rank 1 was in `meet` (a.py:5)");
     assert_eq!((finding.ranks.len(), finding.stacks().len()), (2, 2));
     assert!(finding.hint.contains("RehearsalLimits::stall") && !finding.hint.contains("`Limits::stall`"), "{finding}");
     assert!(finding.to_string().contains("\nstacks of rank 0, 1:\n  Current thread"), "{finding}");
