@@ -52,6 +52,8 @@ pub(super) struct State {
     lease: Option<Instant>,
     pub(super) client: Option<Sender>,
     connections: u64,
+    /// The most bytes of a frame, once the pool has greeted the agent.
+    max_frame_bytes: Option<usize>,
     pids: u32,
     pub(super) workers: BTreeMap<u32, Worker>,
 }

@@ -1,9 +1,10 @@
 //! Every limit of a pool and every option of a task is either applied, or refused by name before
 //! anything starts.
 
-use skyward_core::compute::ComputePool;
+use bytes::Bytes;
+use skyward_core::compute::{ComputePool, PendingCompute};
 use skyward_core::error::{Error, ErrorKind};
-use skyward_core::payload::{RetryPolicy, Target, TaskOptions};
+use skyward_core::payload::{Args, RetryPolicy, Source, Target, TaskOptions};
 use skyward_core::plugin::plugin;
 use skyward_core::pool::{Pool, PoolBuilder};
 use skyward_core::spec::{Limits, Nodes};
@@ -15,7 +16,7 @@ use super::*;
 /// Sets a limit.
 type Set<T> = fn(&mut Limits, T);
 
-const DURATIONS: [(&str, Set<Duration>); 8] = [
+const DURATIONS: [(&str, Set<Duration>); 9] = [
     ("start", |limits, value| limits.start = value),
     ("environment", |limits, value| limits.environment = value),
     ("hooks", |limits, value| limits.hooks = value),
@@ -23,6 +24,7 @@ const DURATIONS: [(&str, Set<Duration>); 8] = [
     ("lease", |limits, value| limits.lease = value),
     ("shutdown", |limits, value| limits.shutdown = value),
     ("stall", |limits, value| limits.stall = Some(value)),
+    ("stall_report", |limits, value| limits.stall_report = value),
     ("idle", |limits, value| limits.idle = value),
 ];
 
@@ -185,4 +187,24 @@ async fn excessive_sizes_are_refused_before_anything_starts() {
         assert_eq!(error.kind(), kind, "{error}");
     }
     assert_eq!(provider.launched(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn arguments_and_results_may_be_as_large_as_a_frame() {
+    const MIB: usize = 1 << 20;
+    let returned = async |bytes: usize, limits: Limits| {
+        let provider = FakeProvider::new(Arc::new(Machines::default()));
+        let pool = builder(&provider, limits).start().await.unwrap();
+        let source = Source::file("a.py", "def f(n): ...", "f");
+        let call = PendingCompute::new(Arc::new(source), Args::new().with("n", &Bytes::from(vec![0; bytes])));
+        let back: Result<BTreeMap<String, Bytes>, Error> = call.run(&pool).await;
+        assert_eq!(provider.launched(), 2, "no machine is lost");
+        pool.shutdown(Duration::from_secs(60)).await.unwrap();
+        back.map(|back| back["n"].len()).map_err(|error| error.kind())
+    };
+    let mut small = Limits::default();
+    small.max_frame_bytes = MIB;
+    assert_eq!(returned(8 * MIB, Limits::default()).await, Ok(8 * MIB));
+    assert_eq!(returned(MIB / 2, small).await, Ok(MIB / 2));
+    assert!(returned(2 * MIB, small).await.is_err());
 }

@@ -20,6 +20,8 @@ impl FakeNode {
         let head = &frame.head[..];
         match number(head)? {
             1 => {
+                let (_, _, _, max_frame_bytes): (u32, u32, String, usize) = read(head)?;
+                state.max_frame_bytes = Some(max_frame_bytes);
                 state.client = Some(sender.clone());
                 let installed = BTreeMap::from([("python", self.fate().python(self.node()))]);
                 let installed = rmp_serde::to_vec(&installed).ok()?;

@@ -25,7 +25,7 @@ impl FakeNode {
             (Some(worker), false) => End::Worker(worker),
             (Some(worker), true) => End::Calls(worker),
         };
-        let connection = {
+        let (connection, max_frame_bytes) = {
             let mut state = lock(&self.0.state);
             let there = match worker {
                 None => state.agent,
@@ -49,10 +49,10 @@ impl FakeNode {
                     _ => worker.newest = connection,
                 }
             }
-            connection
+            (connection, state.max_frame_bytes.unwrap_or(u32::MAX as usize))
         };
         let (near, far) = tokio::io::duplex(PIPE);
-        let (sender, writer, reader) = link(Box::new(far), MAX_FRAME_BYTES);
+        let (sender, writer, reader) = link(Box::new(far), max_frame_bytes);
         tokio::spawn(async move {
             // The reader sees the same error.
             let _ = writer.run().await;
@@ -145,4 +145,3 @@ fn is_there(state: &State, end: End, pid: Option<u32>, connection: u64) -> bool 
 const MOST_CONNECTIONS: u64 = 2000;
 /// The most bytes under way in each direction of a connection.
 const PIPE: usize = 4 << 10;
-const MAX_FRAME_BYTES: usize = 1 << 20;
