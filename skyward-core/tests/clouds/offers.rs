@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use skyward_core::compute::PoolPhase;
 use skyward_core::error::{ErrorKind, Refusal};
 use skyward_core::event::PoolEvent;
 use skyward_core::plugin::plugin;
@@ -172,4 +173,49 @@ async fn shutdown_returns_when_machines_are_released_and_the_pool_waits_until_th
     assert_eq!((provider.machines().len(), listed().await), (0, 2));
     tokio::time::sleep(Duration::from_secs(121)).await;
     assert_eq!(listed().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_node_that_the_provider_does_not_replace_leaves_the_others_at_work() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    // The last call of each kind is refused for good, or for a while.
+    let refusals: [fn(&str, u32) -> Option<Refusal>; 4] = [
+        |_, call| (call >= 2).then_some(Refusal::NotOffered),
+        |_, call| (call >= 2).then_some(Refusal::Denied),
+        |_, call| (call >= 2).then_some(Refusal::Misconfigured),
+        |_, call| (2..20).contains(&call).then(|| Refusal::Quota("a".into())),
+    ];
+    for refusal in refusals {
+        let death: fn(u32, u32) -> _ = |node, machine| (node == 1 && machine == 0).then_some((HOUR, Death::Machine));
+        let provider = Cloud { refusal, death, ..Cloud::default() }.provider();
+        let pool = Pool::builder().provider(provider.clone()).nodes(2).start().await.unwrap();
+        let began = Instant::now();
+        while began.elapsed() < HOUR * 3 {
+            task(200).run(&pool).await.unwrap();
+        }
+        let status = pool.status();
+        assert_eq!(status.phase, PoolPhase::Ready, "{:?}", status.failure);
+        let nodes = if refusal("a", 20).is_none() { 2 } else { 1 };
+        assert_eq!(provider.machines().len(), nodes, "{:?}", refusal("a", 2));
+        pool.shutdown(SHUTDOWN).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_whose_only_node_the_provider_does_not_replace_fails_with_the_reason() {
+    let cloud = Cloud {
+        refusal: |_, call| (call >= 1).then_some(Refusal::Denied),
+        death: |_, machine| (machine == 0).then_some((Duration::from_secs(60), Death::Machine)),
+        ..Cloud::default()
+    };
+    let provider = cloud.provider();
+    let pool = Pool::builder().provider(provider.clone()).start().await.unwrap();
+    let error = loop {
+        if let Err(error) = task(1).run(&pool).await {
+            break error;
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::Failed, "{error:#}");
+    assert!(format!("{error:?}").contains("a is not available"), "{error:?}");
+    pool.shutdown(SHUTDOWN).await.unwrap();
 }

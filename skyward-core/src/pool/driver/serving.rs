@@ -151,7 +151,9 @@ impl Serving {
     pub(super) fn on_replaced(&mut self, index: NodeIndex, replaced: Result<Node>) {
         let node = match replaced {
             Ok(node) => node,
-            Err(error) if error.kind() == ErrorKind::Budget => return self.on_unaffordable(index, error),
+            Err(error) if error.kind() == ErrorKind::Budget || error.refusal().is_some() => {
+                return self.on_refused(index, error);
+            }
             Err(error) => return self.on_node_lost(index, error),
         };
         self.shared.set_node(&node);
@@ -161,18 +163,18 @@ impl Serving {
         self.look_at_agent(index);
     }
 
-    /// The budget allows no other machine for a lost node. Other nodes go on, and the node gets its
-    /// machine when the budget allows it. Without other nodes the pool ends, unless machines that are
-    /// still being paid are the reason.
-    fn on_unaffordable(&mut self, index: NodeIndex, error: Error) {
+    /// The budget or the provider refuses another machine for a lost node. Other nodes go on, and the
+    /// machine is asked for again later. Without other nodes the node counts as lost once more, but a
+    /// spent budget ends the pool, unless machines that are still being paid are the reason.
+    fn on_refused(&mut self, index: NodeIndex, error: Error) {
         if self.fleet(|fleet| fleet.has_workers()) {
             tracing::warn!(pool = %self.shared.pool, node = index.0, error = error.summary(), "a lost node has no machine for now");
             self.shared.emit(PoolEvent::NodeFailed { node: index, error });
-            let wait = tokio::time::sleep(AFFORDABLE);
+            let wait = tokio::time::sleep(REFUSED);
             self.jobs.begin(Job::Repair(Repair::Replace(index)), wait, move |serving, ()| {
                 serving.decide(|fleet| fleet.replace(index));
             });
-        } else if error.status() == ErrorStatus::Temporary {
+        } else if error.kind() != ErrorKind::Budget || error.status() == ErrorStatus::Temporary {
             self.on_node_lost(index, error);
         } else {
             self.shared.account().close(error);
@@ -315,7 +317,7 @@ impl Serving {
     }
 }
 
-/// How long to wait before a machine is asked for again that the budget did not allow.
-const AFFORDABLE: Duration = Duration::from_secs(60);
+/// How long to wait before a machine is asked for again that the budget or the provider refused.
+const REFUSED: Duration = Duration::from_secs(60);
 /// How much earlier than the time that a machine takes to be ready a successor is begun.
 const SPARE: Duration = Duration::from_secs(30);

@@ -142,7 +142,10 @@ pub(crate) async fn replace(
     };
     made.map_err(|error| {
         let what = format!("another machine for node {node} could not be made ready");
-        let made = Error::new(error.kind(), what).with_exit_of(&error);
+        let made = match error.refusal() {
+            Some(refusal) => Error::refused(refusal.clone(), what),
+            None => Error::new(error.kind(), what).with_exit_of(&error),
+        };
         let made = if error.status() == ErrorStatus::Temporary { made.temporary() } else { made };
         made.with_source(error)
     })
