@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::Scheduler;
 use crate::error::{Error, RankStacks};
 use crate::ids::{Attempt, NodeIndex, Rank, TaskId};
 use crate::payload::Outcome;
@@ -123,14 +122,4 @@ pub enum Action {
         /// Why.
         error: Error,
     },
-}
-
-impl Scheduler {
-    /// Moves the actions since the last call into `into`.
-    pub fn take_actions(&mut self, into: &mut Vec<Action>) {
-        self.report_departures();
-        into.append(&mut self.actions);
-        #[cfg(debug_assertions)]
-        self.check_if_small();
-    }
 }

@@ -1,36 +1,13 @@
 //! The work that one call leaves behind when it touches many tasks at once. It is done in slices,
 //! so that the owner can release its lock between them.
 
-use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::Scheduler;
-use super::family::FamilyId;
-use super::state::Place;
+use super::state::{Backlog, Ends};
+use super::task::Place;
 use crate::error::Error;
 use crate::ids::{NodeIndex, Rank, TaskId};
-
-/// The work that is left.
-#[derive(Debug, Default)]
-pub(super) struct Backlog {
-    /// Tasks of lost workers, and the error that each failed with.
-    pub(super) lost: VecDeque<(TaskId, Error)>,
-    /// The families of calls whose caller's try has ended.
-    pub(super) orphans: VecDeque<FamilyId>,
-    /// The end of all tasks, if it is under way.
-    pub(super) ends: Option<Ends>,
-    /// Workers that must look for tasks.
-    looks: VecDeque<Rank>,
-}
-
-/// The end of all tasks with one error, from the task `from` on.
-#[derive(Debug)]
-pub(super) struct Ends {
-    from: TaskId,
-    error: Error,
-    /// Whether tasks that a worker has go on.
-    only_waiting: bool,
-}
 
 impl Scheduler {
     /// Does a slice of the work that earlier calls have left. Returns whether more is left; the

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::state::TaskState;
+use super::task::TaskState;
 use super::{Action, Scheduler, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::TaskId;

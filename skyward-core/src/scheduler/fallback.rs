@@ -5,26 +5,9 @@
 use std::time::{Duration, Instant};
 
 use super::Scheduler;
-use super::family::Help;
-use super::state::Timer;
+use super::task::Help;
+use super::timers::Timer;
 use crate::ids::{Rank, TaskId};
-
-/// The state of the check for calls that no worker has taken.
-#[derive(Debug, Default)]
-pub(super) struct Fallback {
-    /// The next check; runs while calls wait.
-    timer: Option<(Instant, Timer)>,
-    /// Whether a call has fallen back and no worker has been free for calls since: further calls
-    /// fall back at once.
-    on: bool,
-}
-
-impl Fallback {
-    /// A worker is free for calls, or has refused one.
-    pub(super) fn end(&mut self) {
-        self.on = false;
-    }
-}
 
 impl Scheduler {
     /// A call waits for a worker.

@@ -4,139 +4,14 @@
 //! Only a running task has a family, so the number of families is bounded by the workers and the
 //! calls that they help with.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use super::Scheduler;
 use super::calls::ended_caller;
-use super::state::{Place, TaskState};
+use super::families::Family;
 use super::table::{List, TaskTable};
+use super::task::{Call, FamilyId, Place, TaskState};
 use crate::ids::{Rank, TaskId};
-
-/// The calls of one try of a task.
-#[derive(Debug)]
-pub(super) struct Family {
-    pub(super) parent: TaskId,
-    /// The depth of its calls.
-    depth: u32,
-    /// Waiting calls, by [`Help`].
-    queued: [List; 4],
-    /// All calls of the family.
-    open: BTreeSet<TaskId>,
-    /// The families of its calls that make calls themselves.
-    below: BTreeSet<FamilyId>,
-    /// Whether the parent's try is over, which ends the calls too.
-    ended: bool,
-}
-
-/// When the worker of a caller may run a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Help {
-    /// Whenever its main thread waits.
-    Anytime,
-    /// When the call falls back. The call has a timeout, and if it ignores the interrupt, it ends
-    /// its worker.
-    Late,
-    /// When the call falls back and no worker is being started. The call has ended a worker.
-    Last,
-    /// Never.
-    Never,
-}
-
-/// The number of a family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct FamilyId(u64);
-
-/// The data that only a call has.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Call {
-    pub(super) family: FamilyId,
-    pub(super) parent: TaskId,
-    pub(super) depth: u32,
-    /// Whether the call has ended a worker.
-    pub(super) risky: bool,
-    /// Whether the workers of its callers may run the call.
-    pub(super) help: bool,
-}
-
-/// All families.
-#[derive(Debug, Default)]
-pub(super) struct Families {
-    table: BTreeMap<FamilyId, Family>,
-    last: u64,
-    /// The families with waiting calls: the deepest first, then those of the oldest caller.
-    callers: BTreeSet<(Reverse<u32>, TaskId, FamilyId)>,
-    queued: usize,
-    open: usize,
-}
-
-impl Families {
-    /// The number of calls that wait for a worker and whose caller runs.
-    pub(super) fn queued(&self) -> usize {
-        self.queued
-    }
-
-    /// The number of calls without an outcome.
-    pub(super) fn open(&self) -> usize {
-        self.open
-    }
-
-    /// The next call for a free worker.
-    pub(super) fn first_queued(&self) -> Option<TaskId> {
-        let (_, _, family) = self.callers.first()?;
-        self.table.get(family)?.first()
-    }
-
-    /// The families with waiting calls, the deepest first.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &Family> {
-        self.callers.iter().filter_map(|(_, _, family)| self.table.get(family))
-    }
-
-    /// The deepest waiting call in this family and those below it that a caller's worker may run, if
-    /// it may run calls up to `most`.
-    pub(super) fn deepest_below(&self, top: FamilyId, most: Help) -> Option<TaskId> {
-        let mut deepest: Option<(Reverse<u32>, TaskId, TaskId)> = None;
-        let mut left = vec![top];
-        while let Some(family) = left.pop().and_then(|family| self.table.get(&family)) {
-            left.extend(&family.below);
-            if let Some(id) = family.helpable(most) {
-                let found = (Reverse(family.depth), family.parent, id);
-                deepest = Some(deepest.map_or(found, |deepest| deepest.min(found)));
-            }
-        }
-        deepest.map(|(_, _, id)| id)
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.table.is_empty() && self.callers.is_empty() && (self.queued, self.open) == (0, 0)
-    }
-
-    fn get(&self, family: FamilyId) -> Option<&Family> {
-        self.table.get(&family)
-    }
-}
-
-impl Family {
-    /// The oldest waiting call.
-    fn first(&self) -> Option<TaskId> {
-        self.queued.iter().filter_map(List::front).min()
-    }
-
-    /// The waiting call that a caller's worker runs first, if it may run calls up to `most`.
-    pub(super) fn helpable(&self, most: Help) -> Option<TaskId> {
-        self.queued[..=most as usize].iter().find_map(List::front)
-    }
-
-    fn len(&self) -> usize {
-        self.queued.iter().map(List::len).sum()
-    }
-
-    fn key(&self, id: FamilyId) -> (Reverse<u32>, TaskId, FamilyId) {
-        (Reverse(self.depth), self.parent, id)
-    }
-}
 
 impl Scheduler {
     /// Puts a call into the family of its caller's try. The first call makes the family.
@@ -276,29 +151,6 @@ impl Scheduler {
         let above = self.tasks.get(&caller).and_then(|task| task.call).map(|call| call.family);
         if let Some(above) = above.and_then(|above| self.families.table.get_mut(&above)) {
             above.below.remove(&family);
-        }
-    }
-}
-
-impl Family {
-    fn new(parent: TaskId, depth: u32) -> Self {
-        Self { parent, depth, queued: Default::default(), open: BTreeSet::new(), below: BTreeSet::new(), ended: false }
-    }
-}
-
-impl TaskState {
-    /// How many callers the task has above it.
-    pub(super) fn depth(&self) -> u32 {
-        self.call.map_or(0, |call| call.depth)
-    }
-
-    /// When the worker of a caller may run the call: what ends the call may end the caller too.
-    pub(super) fn help(&self) -> Help {
-        match self.call {
-            Some(Call { help: true, risky: false, .. }) if self.options.timeout.is_none() => Help::Anytime,
-            Some(Call { help: true, risky: false, .. }) => Help::Late,
-            Some(Call { help: true, risky: true, .. }) => Help::Last,
-            Some(Call { help: false, .. }) | None => Help::Never,
         }
     }
 }

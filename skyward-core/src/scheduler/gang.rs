@@ -3,9 +3,9 @@
 
 mod lifecycle;
 
-use super::stall::Watch;
 use super::table::{Linked, Links};
 use super::tries::Tries;
+use super::watch::Watch;
 use crate::error::Error;
 use crate::ids::{Rank, TaskId};
 use crate::payload::Value;

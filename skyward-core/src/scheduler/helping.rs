@@ -7,8 +7,8 @@
 
 use std::time::Instant;
 
-use super::family::Help;
-use super::state::{Place, Worker};
+use super::task::{Help, Place};
+use super::worker::Worker;
 use super::{Action, Scheduler};
 use crate::ids::{Rank, TaskId};
 use crate::payload::Outcome;

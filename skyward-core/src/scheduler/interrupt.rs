@@ -10,18 +10,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::state::Timer;
+use super::timers::Timer;
+use super::worker::Interrupt;
 use super::{Action, Scheduler};
 use crate::ids::{Rank, TaskId};
-
-/// A task that a worker was asked to end.
-#[derive(Debug)]
-pub(super) struct Interrupt {
-    task: TaskId,
-    /// The time until the interrupt is repeated.
-    pause: Duration,
-    timers: [Option<(Instant, Timer)>; 2],
-}
 
 impl Scheduler {
     /// Interrupts a task that a worker runs, or helps with.

@@ -33,12 +33,14 @@ mod action;
 mod backlog;
 mod calls;
 mod fallback;
+mod families;
 mod family;
 mod gang;
 mod helping;
 mod interrupt;
 mod loss;
-mod nodes;
+mod node;
+mod node_loss;
 mod outcome;
 pub mod policy;
 mod queue;
@@ -51,20 +53,26 @@ mod size;
 mod stall;
 mod state;
 pub(crate) mod table;
+mod task;
+mod timers;
 mod tries;
+mod watch;
+mod worker;
 
 #[cfg(test)]
 mod tests;
 
 use std::time::{Duration, Instant};
 
+use self::timers::Timer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{NodeIndex, Rank, TaskId};
 use crate::payload::{Outcome, Target, TaskOptions};
 
 pub use action::Action;
 pub use calls::MAX_DEPTH;
-pub use state::{Scheduler, Shape};
+pub use state::Scheduler;
+pub use task::Shape;
 
 impl Scheduler {
     /// Takes a task.
@@ -147,20 +155,20 @@ impl Scheduler {
         for _ in 0..backlog::SLICE {
             let Some(timer) = self.timers.pop_due(now) else { return };
             match timer {
-                state::Timer::Queue(id) => self.on_waited_too_long(now, id),
-                state::Timer::Run(id) => {
+                Timer::Queue(id) => self.on_waited_too_long(now, id),
+                Timer::Run(id) => {
                     let limit = self.tasks.get(&id).and_then(|task| task.options.timeout).unwrap_or_default();
                     let error = Error::new(ErrorKind::Timeout, format!("the task ran longer than its timeout of {limit:?}"))
                         .with_hint("`.timeout(…)` counts from the task's start on a worker; give it more, or let the payload do less");
                     self.abandon(now, id, error);
                 }
-                state::Timer::Stall(first) => self.on_stall_timer(now, first),
-                state::Timer::Silence(rank) => self.on_silence_timer(now, rank),
-                state::Timer::Suspicion(first) => self.end_suspicion(first),
-                state::Timer::Recall(rank) => self.on_recall_timer(now, rank),
-                state::Timer::Again(rank, id) => self.on_still_running(now, rank, id),
-                state::Timer::Grace(rank, id) => self.on_grace_over(rank, id),
-                state::Timer::Fallback => self.on_fallback_timer(now),
+                Timer::Stall(first) => self.on_stall_timer(now, first),
+                Timer::Silence(rank) => self.on_silence_timer(now, rank),
+                Timer::Suspicion(first) => self.end_suspicion(first),
+                Timer::Recall(rank) => self.on_recall_timer(now, rank),
+                Timer::Again(rank, id) => self.on_still_running(now, rank, id),
+                Timer::Grace(rank, id) => self.on_grace_over(rank, id),
+                Timer::Fallback => self.on_fallback_timer(now),
             }
         }
     }
@@ -245,5 +253,13 @@ impl Scheduler {
             Target::Rank(rank) => Err(Error::new(ErrorKind::NotFound, format!("the pool has no rank {rank}"))
                 .with_hint(format!("its ranks are 0 to {}", workers.saturating_sub(1)))),
         }
+    }
+
+    /// Moves the actions since the last call into `into`.
+    pub fn take_actions(&mut self, into: &mut Vec<Action>) {
+        self.report_departures();
+        into.append(&mut self.actions);
+        #[cfg(debug_assertions)]
+        self.check_if_small();
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use super::calls::ended_caller;
-use super::state::{Place, Timer};
+use super::task::Place;
+use super::timers::Timer;
 use super::tries::Next;
 use super::{Action, Scheduler};
 use crate::error::{Cause, Error};

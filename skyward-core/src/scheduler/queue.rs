@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::nodes::Record;
+use super::node::Record;
 use super::policy::{LARGE, depth, is_far};
-use super::state::{Place, TaskState, Worker};
 use super::table::List;
+use super::task::{Place, TaskState};
+use super::worker::Worker;
 use super::{Action, Scheduler};
 use crate::ids::{NodeIndex, Rank, TaskId};
 use crate::payload::Target;

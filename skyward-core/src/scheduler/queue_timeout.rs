@@ -3,8 +3,10 @@
 use std::time::Instant;
 
 use super::Scheduler;
-use super::state::{Counts, Place, Timer};
 use super::table::Linked;
+use super::task::Place;
+use super::timers::Timer;
+use super::worker::Counts;
 use crate::error::{Error, ErrorKind};
 use crate::ids::{Rank, TaskId};
 use crate::payload::Target;

@@ -7,7 +7,8 @@
 use std::time::{Duration, Instant};
 
 use super::policy::long;
-use super::state::{Place, Timer};
+use super::task::Place;
+use super::timers::Timer;
 use super::{Action, Scheduler};
 use crate::error::{Error, ErrorKind};
 use crate::ids::{Rank, TaskId};

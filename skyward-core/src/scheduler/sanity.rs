@@ -1,8 +1,9 @@
 //! The invariants of the tables, which hold between any two calls of the scheduler.
 
 use super::Scheduler;
-use super::state::{Counts, Place};
 use super::table::List;
+use super::task::Place;
+use super::worker::Counts;
 use crate::ids::TaskId;
 use crate::payload::Target;
 

@@ -5,22 +5,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::state::Timer;
+use super::timers::Timer;
+use super::worker::Silence;
 use super::{Action, Scheduler};
 use crate::error::RankStacks;
 use crate::ids::{Rank, TaskId};
-
-/// The progress of what a worker runs, unless that is a task of a gang.
-#[derive(Debug, Default)]
-pub(super) struct Silence {
-    /// The last sign of progress of the first task, which is its begin at first.
-    last: Option<Instant>,
-    /// The last sign before the silence that was reported last.
-    reported: Option<Instant>,
-    /// When the worker was asked for its stacks.
-    asked: Option<Instant>,
-    timer: Option<(Instant, Timer)>,
-}
 
 impl Scheduler {
     /// The worker's task has begun, or made progress.

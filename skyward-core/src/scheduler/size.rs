@@ -5,8 +5,8 @@
 
 use std::time::Instant;
 
-use super::nodes::Record;
-use super::state::Worker;
+use super::node::Record;
+use super::worker::Worker;
 use super::{Action, Scheduler};
 use crate::error::{Error, ErrorKind, WorkerExit};
 use crate::ids::{NodeIndex, Rank, TaskId};

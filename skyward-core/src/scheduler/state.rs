@@ -1,19 +1,17 @@
 //! The scheduler's tables.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::Action;
-use super::backlog::Backlog;
-use super::fallback::Fallback;
-use super::family::{Call, Families, FamilyId};
+use super::families::Families;
 use super::gang::Gang;
-use super::interrupt::Interrupt;
-use super::nodes::Record;
-use super::policy::{Average, long};
-use super::silence::Silence;
-use super::table::{Linked, Links, List, TaskTable};
+use super::node::Record;
+use super::table::{Links, List, TaskTable};
+use super::task::{FamilyId, Membership, Place, Shape, TaskState};
+use super::timers::{Timer, Timers};
 use super::tries::Tries;
+use super::worker::{Counts, Worker};
 use crate::error::Error;
 use crate::ids::{NodeIndex, Rank, TaskId};
 use crate::layout::Layout;
@@ -60,144 +58,44 @@ pub struct Scheduler {
     pub(super) failed: Option<Error>,
 }
 
+/// The work that is left.
 #[derive(Debug, Default)]
-pub(super) struct Worker {
-    pub(super) node: usize,
-    pub(super) ready: bool,
-    /// The process has ended. Answers that it sent before are still being read, and the worker gets
-    /// no more tasks.
-    pub(super) ended: bool,
-    /// The running task is long: the worker gets no task ahead until it returns one.
-    pub(super) long: bool,
-    /// A first task was recalled before it had arrived at the worker. The worker gets no task ahead
-    /// until a task is quick: a task ahead would be recalled and sent once more.
-    pub(super) late: bool,
-    /// Tasks that were sent and have not returned, in order: the first one runs.
-    pub(super) sent: VecDeque<TaskId>,
-    /// Calls that the main thread runs within the first task, each within the one before it.
-    pub(super) frames: Vec<TaskId>,
-    /// Calls that run on other threads; calls of a task that has ended may still be there.
-    pub(super) asides: Vec<TaskId>,
-    /// The task within which the main thread waits for calls, unless it runs a call in the
-    /// meantime.
-    pub(super) waits: Option<TaskId>,
-    /// Whether the worker last took a task without a caller while calls waited.
-    pub(super) took_root: bool,
-    /// When the first task began.
-    pub(super) began: Option<Instant>,
-    /// Tasks that wait for this worker alone.
-    pub(super) queue: List,
-    pub(super) average: Average,
-    /// The time that a message to the worker and its answer take.
-    pub(super) round_trip: Duration,
-    /// When the worker last became ready, or returned a task.
-    pub(super) idle_since: Option<Instant>,
-    pub(super) silence: Silence,
-    /// The tasks that the worker was asked to end.
-    pub(super) interrupts: Vec<Interrupt>,
-    /// When the scheduler checks whether the running task is long.
-    pub(super) recall: Option<(Instant, Timer)>,
-    /// Whether the worker is in the backlog, to look for tasks.
-    pub(super) looks: bool,
-    /// The worker's entry in `open`.
-    pub(super) listed: Option<usize>,
-    /// The worker's share of the counts.
-    pub(super) counted: Counts,
+pub(super) struct Backlog {
+    /// Tasks of lost workers, and the error that each failed with.
+    pub(super) lost: VecDeque<(TaskId, Error)>,
+    /// The families of calls whose caller's try has ended.
+    pub(super) orphans: VecDeque<FamilyId>,
+    /// The end of all tasks, if it is under way.
+    pub(super) ends: Option<Ends>,
+    /// Workers that must look for tasks.
+    pub(super) looks: VecDeque<Rank>,
 }
 
-/// Counts of workers, and of the tasks that they have.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) ready: usize,
-    /// Workers that have tasks.
-    pub(super) busy: usize,
-    /// Workers that take tasks and have none.
-    pub(super) idle: usize,
-    /// Tasks that workers have, including the calls that they help with.
-    pub(super) sent: usize,
-}
-
-/// The data of a task.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Shape {
-    /// The result arrives item by item.
-    pub streaming: bool,
-    /// The bytes of the arguments.
-    pub bytes: usize,
-}
-
+/// The end of all tasks with one error, from the task `from` on.
 #[derive(Debug)]
-pub(super) struct TaskState {
-    pub(super) target: Target,
-    pub(super) options: TaskOptions,
-    pub(super) streaming: bool,
-    /// The bytes of the arguments.
-    pub(super) bytes: usize,
-    pub(super) gang: Option<Membership>,
-    /// The data of a call, if the task is one.
-    pub(super) call: Option<Call>,
-    /// The family of this try's calls, while a call has no outcome.
-    pub(super) family: Option<FamilyId>,
-    /// A worker that helped with this task's calls was lost: no worker helps with them again while
-    /// there is another way.
-    pub(super) alone: bool,
-    pub(super) tries: Tries,
-    pub(super) place: Place,
-    pub(super) links: Links,
-    /// Since when the task waits to be started.
-    pub(super) since: Option<Instant>,
-    /// The deadline that runs: that of the task's start, or that of its end.
-    pub(super) timer: Option<(Instant, Timer)>,
-    /// The caller has an outcome; only the worker is not done with the task yet.
-    pub(super) abandoned: bool,
+pub(super) struct Ends {
+    pub(super) from: TaskId,
+    pub(super) error: Error,
+    /// Whether tasks that a worker has go on.
+    pub(super) only_waiting: bool,
 }
 
-/// A task's part in a gang.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Membership {
-    /// The gang's first task.
-    pub(super) first: TaskId,
-    pub(super) rank: Rank,
-}
-
-/// Where a task is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// In the queue of the task's target.
-    Queue,
-    /// With the gang: the task waits for the others to start, or its value is held back.
-    Gang,
-    Worker(Rank),
-    /// On a worker that runs the call within another task.
-    Helped(Rank),
-    /// In the backlog: the task's worker is lost.
-    Lost,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Timer {
-    /// The deadline for the start of the task.
-    Queue(TaskId),
-    /// The deadline for the end of the task.
-    Run(TaskId),
-    /// The interrupt of a task that still runs is repeated.
-    Again(Rank, TaskId),
-    /// The grace time of an interrupted task is over.
-    Grace(Rank, TaskId),
-    /// The worker's task may be long, and other tasks wait behind it.
-    Recall(Rank),
-    /// The deadline for progress of the gang, or for the stacks of its ranks.
-    Stall(TaskId),
-    /// The deadline for progress of a worker that runs no gang, or for its stacks.
-    Silence(Rank),
-    /// The gang's errors are no longer held back.
-    Suspicion(TaskId),
-    /// Checks for calls that no worker has taken.
-    Fallback,
-}
-
+/// The state of the check for calls that no worker has taken.
 #[derive(Debug, Default)]
-pub(super) struct Timers(BTreeSet<(Instant, Timer)>);
+pub(super) struct Fallback {
+    /// The next check; runs while calls wait.
+    pub(super) timer: Option<(Instant, Timer)>,
+    /// Whether a call has fallen back and no worker has been free for calls since: further calls
+    /// fall back at once.
+    pub(super) on: bool,
+}
+
+impl Fallback {
+    /// A worker is free for calls, or has refused one.
+    pub(super) fn end(&mut self) {
+        self.on = false;
+    }
+}
 
 impl Scheduler {
     /// A scheduler for `nodes` nodes with `workers_per_node` workers each, none of them ready.
@@ -312,78 +210,5 @@ impl Scheduler {
             self.open.insert((load, rank));
         }
         worker.listed = entry;
-    }
-}
-
-impl Worker {
-    /// How many tasks the worker has, including the calls that it helps with.
-    pub(super) fn load(&self) -> usize {
-        self.sent.len() + self.frames.len() + self.asides.len()
-    }
-
-    /// The innermost task of the main thread.
-    pub(super) fn innermost(&self) -> Option<TaskId> {
-        self.frames.last().or(self.sent.front()).copied()
-    }
-
-    /// The innermost task of each thread.
-    pub(super) fn runs(&self) -> impl Iterator<Item = TaskId> + '_ {
-        self.innermost().into_iter().chain(self.asides.iter().copied())
-    }
-
-    /// Whether the first task has been under way for longer than a short task may be.
-    pub(super) fn is_first_long(&self, now: Instant) -> bool {
-        self.began.is_some_and(|began| now.saturating_duration_since(began) >= long(self.round_trip))
-    }
-
-    /// Whether the worker can take tasks, or calls to help with.
-    pub(super) fn lives(&self) -> bool {
-        self.ready && !self.ended
-    }
-}
-
-impl Counts {
-    /// Replaces a share `before` of the counts with `after`.
-    pub(super) fn replace(&mut self, before: Self, after: Self) {
-        self.ready = self.ready - before.ready + after.ready;
-        self.busy = self.busy - before.busy + after.busy;
-        self.idle = self.idle - before.idle + after.idle;
-        self.sent = self.sent - before.sent + after.sent;
-    }
-}
-
-impl Linked for TaskState {
-    fn links(&self) -> &Links {
-        &self.links
-    }
-
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.links
-    }
-}
-
-impl Timers {
-    /// Adds a timer that is due after this time. Returns `None` if that is further away than a
-    /// clock can count: the timer is then never due.
-    pub(super) fn add(&mut self, now: Instant, after: Duration, timer: Timer) -> Option<(Instant, Timer)> {
-        let at = now.checked_add(after)?;
-        self.0.insert((at, timer));
-        Some((at, timer))
-    }
-
-    pub(super) fn remove(&mut self, timer: (Instant, Timer)) {
-        self.0.remove(&timer);
-    }
-
-    pub(super) fn next(&self) -> Option<Instant> {
-        self.0.first().map(|(at, _)| *at)
-    }
-
-    pub(super) fn pop_due(&mut self, now: Instant) -> Option<Timer> {
-        let (at, _) = self.0.first()?;
-        if *at > now {
-            return None;
-        }
-        self.0.pop_first().map(|(_, timer)| timer)
     }
 }

@@ -6,7 +6,8 @@ use super::{Gang, GangPhase, Member, MemberState};
 use crate::error::{Error, ErrorKind, WorkerExit};
 use crate::ids::{Attempt, Rank, TaskId};
 use crate::payload::{Outcome, Target, TaskOptions};
-use crate::scheduler::state::{Membership, Place, Timer};
+use crate::scheduler::task::{Membership, Place};
+use crate::scheduler::timers::Timer;
 use crate::scheduler::tries::Next;
 use crate::scheduler::{Action, Scheduler, Shape};
 

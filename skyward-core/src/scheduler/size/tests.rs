@@ -1,5 +1,5 @@
+use super::super::Shape;
 use super::super::policy;
-use super::super::state::Shape;
 use super::super::tests::Story;
 use super::*;
 use crate::payload::{Target, TaskOptions, Value};
