@@ -21,11 +21,22 @@ pub(super) use crate::provider::keeper::{KEY, MARK};
 
 /// The marks in the environments of this user's processes, without zombies.
 pub(super) fn marks() -> io::Result<BTreeSet<String>> {
-    let look = || ids()?.into_iter().filter_map(|id| mark_of(id).transpose()).collect::<io::Result<BTreeSet<String>>>();
-    let first = look()?;
-    // A process that was just replacing its program has an environment again.
-    std::thread::sleep(PAUSE);
-    Ok(first.into_iter().chain(look()?).collect())
+    let deadline = Instant::now() + REPLACING;
+    let mut marks = BTreeSet::new();
+    for looks in 1.. {
+        let mut is_replacing = false;
+        for id in ids()? {
+            match mark_of(id)? {
+                Some(mark) => marks.extend(mark),
+                None => is_replacing = true,
+            }
+        }
+        if looks > 1 && !is_replacing || Instant::now() >= deadline {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(marks)
 }
 
 /// How the processes of a machine are recognised.
@@ -41,16 +52,17 @@ impl Marks {
         Self { mark: machine.to_string(), key: key::read(folder) }
     }
 
-    fn are_in(&self, id: u32) -> io::Result<bool> {
-        let variables = variables(id)?;
+    /// Whether a process has them; `None` while it replaces its program.
+    fn are_in(&self, id: u32) -> io::Result<Option<bool>> {
+        let Some(variables) = variables(id)? else { return Ok(None) };
         let has = |name: &str, value: &str| {
             variables.iter().any(|(found, its)| found == name.as_bytes() && its == value.as_bytes())
         };
-        Ok(self.key.as_ref().is_some_and(|key| has(KEY, key)) || (has(MARK, &self.mark) && is_own(id)?))
+        let is_keyed = self.key.as_ref().is_some_and(|key| has(KEY, key));
+        Ok(Some(is_keyed || (has(MARK, &self.mark) && is_own(id)?)))
     }
 
-    /// Ends all processes, and returns when two looks in a row find none: a process that is just
-    /// replacing its program has no environment for a moment. When the time is up, returns the ids of
+    /// Ends all processes, and returns when two looks in a row find none. When the time is up, returns the ids of
     /// those that are left. Fails if the processes could not be read until then: what is not read may
     /// be there.
     ///
@@ -87,6 +99,11 @@ impl Marks {
             }
             if look.members.is_empty() {
                 match look.is_unclear && unclear < UNCLEAR {
+                    _ if look.is_replacing && began.elapsed() < REPLACING => {
+                        clean = 0;
+                        std::thread::sleep(PAUSE);
+                        continue;
+                    }
                     true if self.chase() && !is_late => (clean, unclear) = (0, 0),
                     true => (clean, unclear) = (0, unclear + 1),
                     false => clean += 1,
@@ -118,7 +135,8 @@ impl Marks {
             let load = std::fs::read_to_string("/proc/loadavg").ok()?;
             Process::read(load.split_whitespace().nth(4)?.parse().ok()?).ok()?
         };
-        let is_member = |process: &Process| !process.has_ended && self.are_in(process.id).unwrap_or(false);
+        let are_in = |id| self.are_in(id).ok().flatten().unwrap_or(false);
+        let is_member = |process: &Process| !process.has_ended && are_in(process.id);
         let (mut is_hit, mut missed) = (false, 0);
         for _ in 0..CHASED {
             match youngest().filter(is_member) {
@@ -153,6 +171,8 @@ struct Look {
     apart: BTreeSet<u32>,
     /// Whether a process was listed and then gone: it may have had a child that was not listed.
     is_unclear: bool,
+    /// Whether a process replaced its program, so that it could not be recognised.
+    is_replacing: bool,
 }
 
 impl Look {
@@ -167,8 +187,12 @@ impl Look {
             };
             if stopped.get(&id) == Some(&process.started) {
                 look.members.insert(id, process);
-            } else if marks.are_in(id)? {
-                look.add(process, signal);
+            } else {
+                match marks.are_in(id)? {
+                    Some(true) => look.add(process, signal),
+                    Some(false) => {}
+                    None => look.is_replacing = true,
+                }
             }
             if process.has_ended {
                 look.ended.insert(id);
@@ -294,21 +318,33 @@ fn read(id: u32, file: &str) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// The mark of a process of this user.
-fn mark_of(id: u32) -> io::Result<Option<String>> {
-    let mark = variables(id)?.into_iter().find(|(name, _)| name == MARK.as_bytes());
+/// The mark of a process, if this user's process has one; `None` while it replaces its program.
+fn mark_of(id: u32) -> io::Result<Option<Option<String>>> {
+    let Some(variables) = variables(id)? else { return Ok(None) };
+    let mark = variables.into_iter().find(|(name, _)| name == MARK.as_bytes());
     let mark = mark.and_then(|(_, mark)| String::from_utf8(mark).ok());
-    Ok(if mark.is_some() && is_own(id)? { mark } else { None })
+    Ok(Some(if mark.is_some() && is_own(id)? { mark } else { None }))
 }
 
-/// The environment that a process was started with, as far as this user may read it.
-fn variables(id: u32) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let environment = read(id, "environ")?.unwrap_or_default();
+/// The environment that a process was started with, as far as this user may read it. `None` while
+/// the process replaces its program: for up to a tenth of a second on a busy host it then has memory,
+/// and neither arguments nor an environment, which come in this order.
+fn variables(id: u32) -> io::Result<Option<Vec<(Vec<u8>, Vec<u8>)>>> {
+    let is_empty = |file| Ok::<_, io::Error>(read(id, file)?.is_some_and(|text| text.is_empty()));
+    let mut environment = read(id, "environ")?;
+    if environment.as_ref().is_some_and(Vec::is_empty) {
+        let has_memory = read(id, "statm")?.is_some_and(|pages| !pages.starts_with(b"0 "));
+        if has_memory && is_empty("cmdline")? {
+            return Ok(None);
+        }
+        environment = read(id, "environ")?;
+    }
+    let environment = environment.unwrap_or_default();
     let pair = |variable: &[u8]| {
         let at = variable.iter().position(|byte| *byte == b'=')?;
         Some((variable[..at].to_vec(), variable[at + 1..].to_vec()))
     };
-    Ok(environment.split(|byte| *byte == 0).filter_map(pair).collect())
+    Ok(Some(environment.split(|byte| *byte == 0).filter_map(pair).collect()))
 }
 
 /// Whether a process is a resource tracker of Python's `multiprocessing` or of loky.
@@ -333,6 +369,8 @@ pub(super) fn user() -> u32 {
 /// How long resource trackers may work after the first look.
 const TRACKING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(2);
+/// How long looks are repeated because a process replaces its program.
+const REPLACING: Duration = Duration::from_secs(2);
 /// How often a look that may have missed a process is repeated. Others may start and end processes
 /// all the time.
 const UNCLEAR: u32 = 10;

@@ -42,4 +42,24 @@ fn processes_without_the_mark_end_with_their_parent_or_with_the_leader_of_their_
     leader.wait().unwrap();
 }
 
+#[test]
+fn a_process_that_replaces_its_program_all_the_time_ends() {
+    let script = std::env::temp_dir().join(format!("skyward-again-{:016x}.sh", rand::random::<u64>()));
+    std::fs::write(&script, format!("exec /bin/sh {}\n", script.display())).unwrap();
+    for round in 0..100 {
+        let machine = MachineId::new(format!("test-{:016x}", rand::random::<u64>()));
+        let mut command = Command::new("/bin/sh");
+        let mut process = command.arg(&script).env_clear().env(MARK, machine.as_str()).spawn().unwrap();
+        let started = Instant::now();
+        std::thread::sleep(Duration::from_millis(round % 7));
+        assert!(marks().unwrap().contains(machine.as_str()), "round {round}");
+        assert!(Marks::of(&machine, Path::new("/none")).end(Duration::from_secs(30)).unwrap().is_empty());
+        let ended = process.try_wait().unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert!(ended.is_some(), "round {round}, after {:?}", started.elapsed());
+    }
+    std::fs::remove_file(&script).unwrap();
+}
+
 const ALONE: &str = "SKYWARD_TEST_ALONE";
