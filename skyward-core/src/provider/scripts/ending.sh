@@ -5,7 +5,9 @@
 # process that clears its environment still has a parent, a session and a process group.
 
 # The ids of the processes of the machine with mark $1 and key $2 that this user may see, without
-# zombies; then `unclear` if a process has ended meanwhile. Fails unless all of the list was read.
+# zombies. Then `replacing` if a process replaces its program: it has memory, and neither arguments nor
+# an environment. Otherwise `unclear` if a process has ended meanwhile. Fails unless all of the list was
+# read.
 look() (
     cd /proc
     {
@@ -15,12 +17,18 @@ look() (
             # Processes that end meanwhile cause status 2.
             grep -asozxF -f - [0-9]*/environ || [ "$?" -le 2 ] && printf 'read\0'
         } | tr '\0' '\n'
-        grep -sE -e '^(State|PPid|Uid|NSpgid|NSsid):' self/status [0-9]*/status || [ "$?" -le 2 ] && echo read
+        # First the environment: when a program has been replaced, the arguments are there before it.
+        grep -sL '' [0-9]*/environ || :
+        grep -sL '' [0-9]*/cmdline || :
+        grep -sE -e '^(State|PPid|Uid|VmSize|NSpgid|NSsid):' self/status [0-9]*/status || [ "$?" -le 2 ] && echo read
     } | awk -F '[/: \t]+' '
         NR == 1 { listed = split($0, ids, " ") }
         $1 == "read" { parts++ }
         $2 == "environ" && $3 ~ /^SKYWARD_MACHINE_KEY=/ { keyed[$1] }
         $2 == "environ" && $3 ~ /^SKYWARD_MACHINE=/ { marked[$1] }
+        $2 == "environ" && NF == 2 { bare[$1] }
+        $2 == "cmdline" { replacing[$1] }
+        $3 == "VmSize" { memory[$1] }
         $3 == "State" { state[$1] = $4 }
         $3 == "Uid" { user[$1] = $4 }
         $3 == "PPid" || $3 == "NSpgid" || $3 == "NSsid" { below[$4] = below[$4] " " $1 }
@@ -46,7 +54,12 @@ look() (
             for (i = 1; i <= listed; i++)
                 if (state[ids[i]] ~ /^[ZX]?$/)
                     unclear = 1
-            if (unclear)
+            for (id in replacing)
+                if (id in bare && id in memory && state[id] !~ /^[ZX]/)
+                    replaced = 1
+            if (replaced)
+                print "replacing"
+            else if (unclear)
                 print "unclear"
         }'
 )
@@ -95,7 +108,10 @@ chase() {
 members() (
     found=$(look "$1" '') || exit 1
     for id in $found; do
-        [ "$id" = unclear ] || echo "$id"
+        case $id in
+            *[a-z]) ;;
+            *) echo "$id" ;;
+        esac
     done
 )
 
@@ -111,9 +127,8 @@ send() (
     kill -s "$signal" -- $groups "$@" 2>/dev/null || :
 )
 
-# Ends the processes of machine $1 with key $2, and returns when two looks in a row find none: a
-# process that is just replacing its program has no environment for a moment. Fails when some are
-# left after many looks.
+# Ends the processes of machine $1 with key $2, and returns when two looks in a row find none. Fails
+# when some are left after many looks.
 #
 # The first look stops them, so that they start no others and still take their places within limits.
 # What later looks find was started meanwhile, and is killed at once: a process that is killed while
@@ -128,9 +143,13 @@ end_members() (
     own="$key $real"
     while :; do
         found=$(look "$1" "$2") || exit 1
-        left=${found%unclear}
+        left=${found%%[a-z]*}
         if [ -z "$left" ]; then
             looks=$((looks + 1))
+            if [ "$found" = replacing ] && [ "$looks" -lt 300 ]; then
+                clean=0
+                continue
+            fi
             clean=$((clean + 1))
             if [ "$clean" = 1 ] && [ -n "$found" ] && [ "$looks" -lt 300 ]; then
                 chase "$1" || clean=0
