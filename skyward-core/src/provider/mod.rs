@@ -61,6 +61,8 @@ use crate::remote::Remote;
 ///
 /// - `name` is one word in lower case, and never changes.
 /// - `identity` is not empty, and stays the same for as long as the machines are the same.
+/// - Two values with one identity are one provider: each lists, inspects and ends the machines of
+///   the other. Providers with machines elsewhere have other identities.
 /// - `parts` is empty, or each machine is in one of the parts, its id ends with `@` and the identity
 ///   of that part, and the `list` of that part has it.
 /// - Every offer meets the requirements. What nobody has is not offered.
@@ -68,7 +70,11 @@ use crate::remote::Remote;
 ///   number and offer of the request. Two numbers are two machines.
 /// - `launch` with the same [`LaunchId`](crate::ids::LaunchId) returns the same machine, however
 ///   often it is called.
-/// - Dropping the future of `launch` leaves at most machines that `list` finds.
+/// - A machine's id is never the id of another machine of its pool, also not later.
+/// - Dropping the future of `launch` leaves at most machines that `list` finds within
+///   [`Capabilities::settles_in`].
+/// - With [`Capabilities::gangs`], a batch that is [all or none](LaunchBatch::all_or_none) starts all
+///   of its machines or none, and each of them ends alone.
 /// - `terminate` returns one result for each machine, in order. The result for an unknown or ended
 ///   machine is `Ok(())`. It may be called before `launch` has returned.
 /// - When `terminate` has returned, `inspect` reports the machine as ending, released or gone, and
@@ -76,16 +82,25 @@ use crate::remote::Remote;
 /// - When a machine is gone, so are all processes and files on it, and it can no longer be reached.
 /// - `prepare` may be called more than once.
 /// - `teardown` may be called more than once, and without `prepare` or `launch` having finished. It
-///   does not touch other pools.
-/// - `list` finds every live machine of a pool from the provider's own records, not from this
-///   process's memory, with the values that `launch` returned. It returns no machine of another
-///   pool.
+///   does not touch other pools. After it, nothing of the pool is left.
+/// - `list` finds every live machine of a pool within [`Capabilities::settles_in`], from the
+///   provider's own records, not from this process's memory, with the values that `launch` returned.
+///   It returns no machine of another pool.
+/// - `pools` has every pool of which something is left, with its owner, to every process. A pool
+///   with a live machine has not expired.
 /// - `inspect` returns one report for each machine, in the given order.
 /// - `inspect` gives each running machine a [place](Place), with an absolute folder of at most 60
 ///   bytes and an address, and never another place later.
 /// - `inspect` never reports `Gone` for a machine that may still be starting.
+/// - `inspect` reports a machine that is held back as `Queued`. Such a machine is listed, and can be
+///   ended.
 /// - `inspect` reports `Unknown`, or fails, where the provider cannot be asked now, and never
 ///   guesses: a pool gives up a machine that is reported as ending, released or gone.
+/// - Where the provider cannot be asked, no call guesses: `list`, `pools` and `teardown` fail, and
+///   `terminate` fails for each machine of which it is not certain that it is ending.
+/// - A machine ends when the time that a report gives as `ends_in` is over, and not before.
+/// - With [`Capabilities::preemptible`], `inspect` reports that a machine is taken back before it is.
+///   So does a [`watch`](Place::watch) command of the machine's place.
 /// - `connect` fails with a temporary error while the machine may still be starting. The pool calls
 ///   it again until [`Limits::start`](crate::spec::Limits::start) has passed, or until `inspect`
 ///   reports the machine as ending, released or gone.

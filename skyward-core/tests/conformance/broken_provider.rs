@@ -46,6 +46,7 @@ enum Fault {
     Resurrects,
     NoKeeper,
     LeavesFolders,
+    LeavesUsedFolders,
     ListsNoPools,
     ListsPoolsOfMemory,
     ForgetsOwners,
@@ -63,6 +64,8 @@ struct Broken {
     calls: Arc<AtomicUsize>,
     launched: Arc<Mutex<Vec<Machine>>>,
     ended: Arc<Mutex<Vec<MachineId>>>,
+    /// The machines that were connected to.
+    used: Arc<Mutex<Vec<MachineId>>>,
     pools: Arc<Mutex<Vec<(String, PoolId)>>>,
 }
 
@@ -75,6 +78,7 @@ impl Broken {
             calls: Arc::default(),
             launched: Arc::default(),
             ended: Arc::default(),
+            used: Arc::default(),
             pools: Arc::default(),
         }
     }
@@ -140,7 +144,9 @@ impl Broken {
             Fault::TerminateUnknownFails if !self.first(machine.as_str(), &PoolId::new("terminated")) => {
                 return Err(refused("there is no such machine"));
             }
-            Fault::LeavesFolders => {
+            Fault::LeavesFolders | Fault::LeavesUsedFolders
+                if self.fault == Fault::LeavesFolders || self.used.lock().unwrap().contains(machine) =>
+            {
                 let place = self.local.inspect(std::slice::from_ref(machine)).await?.remove(0).place;
                 end_one(&self.local, machine).await?;
                 self.ended.lock().unwrap().push(machine.clone());
@@ -219,7 +225,9 @@ impl Provider for Broken {
                 (Fault::LongFolder, Some(place)) => place.folder = format!("/{}", "long/".repeat(20)),
                 (Fault::SamePlace, place @ Some(_)) => *place = Some(Place::new("127.0.0.1", "/tmp").on_client_host()),
                 (Fault::MovingPlace, Some(place)) => place.address = format!("127.0.0.{}", self.count() % 200 + 1),
-                (Fault::LeavesFolders, _) if self.ended.lock().unwrap().contains(machine) => {
+                (Fault::LeavesFolders | Fault::LeavesUsedFolders, _)
+                    if self.ended.lock().unwrap().contains(machine) =>
+                {
                     *report = MachineReport::new(MachineState::Gone);
                 }
                 _ => {}
@@ -235,6 +243,7 @@ impl Provider for Broken {
     }
 
     async fn connect(&self, machine: &Machine, at: &Place) -> Result<Box<dyn Remote>> {
+        self.used.lock().unwrap().push(machine.id.clone());
         match self.fault {
             Fault::ConnectsAnywhere | Fault::LeavesProcesses => Ok(Box::new(Process::new())),
             Fault::NeverConnects => Err(refused("permission denied")),
@@ -362,6 +371,7 @@ async fn each_clause_finds_its_fault() {
         NoKeeper => keeper_ends_the_machine,
         NoKeeper => keeper_ends_the_machine_at_its_time,
         LeavesFolders => gone_leaves_nothing,
+        LeavesUsedFolders => gone_leaves_nothing,
     };
 }
 

@@ -3,20 +3,27 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
+mod broken_cloud;
 mod broken_plugin;
 mod broken_provider;
 mod broken_remote;
+mod center;
+mod cloud;
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use indoc::indoc;
+use skyward_core::ids::PoolId;
 use skyward_core::plugin::plugin;
-use skyward_core::provider::Local;
+use skyward_core::provider::{Local, Provider};
+use skyward_core::testkit::provider_suite::Service;
 use skyward_core::testkit::{plugin_suite, provider_suite};
 
 #[tokio::test]
 async fn the_local_provider_meets_its_contract() {
     let folder = Folder::new();
-    let again = Local::new().runtime_dir(&folder.0);
-    provider_suite::all(&folder.local(), &again).await.unwrap();
+    provider_suite::all_with(&folder.local(), &folder.local(), &folder).await.unwrap();
 }
 
 #[test]
@@ -42,6 +49,7 @@ fn plugins_made_from_values_meet_their_contract() {
 }
 
 /// A folder for machines of this host, removed at the end of the test.
+#[derive(Debug)]
 struct Folder(std::path::PathBuf);
 
 impl Folder {
@@ -51,6 +59,18 @@ impl Folder {
 
     fn local(&self) -> Local {
         Local::new().runtime_dir(&self.0)
+    }
+}
+
+#[async_trait]
+impl Service for Folder {
+    async fn leftovers(&self, pool: &PoolId) -> Option<Vec<String>> {
+        let pool = self.0.join(pool.as_str());
+        Some(pool.exists().then(|| pool.display().to_string()).into_iter().collect())
+    }
+
+    fn elsewhere(&self) -> Option<Arc<dyn Provider>> {
+        Some(Arc::new(Local::new().runtime_dir(self.0.with_extension("other"))))
     }
 }
 

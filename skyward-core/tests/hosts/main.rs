@@ -26,5 +26,5 @@ use self::scene::Scene;
 #[ignore = "needs sshd"]
 async fn hosts_meet_the_contract_of_providers() {
     let scene = Scene::new(2);
-    provider_suite::all(&scene.hosts(2), &scene.hosts(2)).await.unwrap();
+    provider_suite::all_with(&scene.hosts(2), &scene.hosts(2), &scene).await.unwrap();
 }

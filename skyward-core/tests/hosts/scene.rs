@@ -2,8 +2,10 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use skyward_core::error::{ErrorStatus, Result};
 use skyward_core::ids::{Attempt, LaunchId, MachineId, MachineNumber, PoolId};
 use skyward_core::provider::{
@@ -11,11 +13,13 @@ use skyward_core::provider::{
 };
 use skyward_core::remote::Command;
 use skyward_core::remote::ssh::{HostKeys, Key};
+use skyward_core::testkit::provider_suite::Service;
 
 use crate::sshd::{Options, Sshd};
 
 /// The servers that a test runs against. Dropping the value ends them with everything that was
 /// started on them.
+#[derive(Debug)]
 pub(crate) struct Scene {
     pub(crate) servers: Vec<Sshd>,
 }
@@ -87,6 +91,27 @@ impl Scene {
     pub(crate) fn keeper(&self, server: usize, slot: u32) -> u32 {
         let record = std::fs::read_to_string(self.claim(server, slot)).unwrap();
         record.lines().find_map(|line| line.strip_prefix("keeper ")).unwrap().parse().unwrap()
+    }
+}
+
+#[async_trait]
+impl Service for Scene {
+    async fn leftovers(&self, pool: &PoolId) -> Option<Vec<String>> {
+        let mut left = Vec::new();
+        for server in 0..self.servers.len() {
+            let (base, pool) = (self.base(server), pool.as_str());
+            for search in ["find \"$0\" -name \"*$1*\"", "grep -rlF -e \"$1\" \"$0\""] {
+                let found =
+                    std::process::Command::new("sh").args(["-c", search]).arg(&base).arg(pool).output().unwrap();
+                left.extend(String::from_utf8(found.stdout).unwrap().lines().map(str::to_owned));
+            }
+        }
+        Some(left)
+    }
+
+    fn elsewhere(&self) -> Option<Arc<dyn Provider>> {
+        let folder = self.base(0).with_file_name("o");
+        Some(Arc::new(Hosts::new([self.host(0).folder(folder.to_str().unwrap())])))
     }
 }
 

@@ -62,7 +62,7 @@ pub async fn terminate_may_come_early(provider: &(impl Provider + Clone)) -> Res
             trial.terminate(&machine.id).await?;
             trial.gone(&machine.id).await?;
         }
-        let left = trial.list().await?;
+        let left = trial.listed("list", provider, <[_]>::is_empty).await?;
         trial.require(left.is_empty(), || format!("machines are left after their end: {left:?}"))
     })
     .await
@@ -147,8 +147,9 @@ pub async fn terminate_ends_what_runs(provider: &(impl Provider + Clone)) -> Res
     .await
 }
 
-/// A machine that is gone leaves nothing: its folder is gone. The clause is checked only for
-/// machines on the client's own host.
+/// A machine that is gone leaves nothing: its folder is gone with the files that a command has
+/// written into it, and does not come back. The clause is checked only for machines on the client's
+/// own host.
 ///
 /// # Errors
 ///
@@ -161,10 +162,28 @@ pub async fn gone_leaves_nothing(provider: &(impl Provider + Clone)) -> Result<(
     trial("gone_leaves_nothing", provider, async |trial| {
         let machine = trial.launch(0).await?;
         let place = trial.there(&machine).await?;
+        if !place.on_client_host {
+            return Ok(());
+        }
+        let remote = trial.connect(&machine).await?;
+        let script = "mkdir -p \"$folder/suite/a b\"; : >\"$folder/suite/a b/file\"; : >\"$folder/.suite\"";
+        let used = Command::script(script).env("folder", &place.folder);
+        let output = trial.ask("run", remote.run(&used, &|_| {})).await?;
+        trial.require(output.success(), || format!("a command that writes into the machine's folder {output:?}"))?;
         trial.terminate(&machine.id).await?;
         trial.gone(&machine.id).await?;
-        let left = place.on_client_host && std::path::Path::new(&place.folder).exists();
-        trial.require(!left, || format!("the machine is gone, and its folder {} still exists", place.folder))
+        for _ in 0..LOOKS {
+            let left = std::path::Path::new(&place.folder).exists();
+            trial.require(!left, || {
+                format!(
+                    "a command has written files into the folder {}, and then the machine was ended and is reported \
+                     as gone: nothing of it may be left, and the folder exists",
+                    place.folder
+                )
+            })?;
+            sleep(PAUSE / LOOKS).await;
+        }
+        Ok(())
     })
     .await
 }

@@ -1,12 +1,8 @@
 //! Clauses on `launch` and `list`.
 
-use std::future::poll_fn;
-
-use tokio::time::sleep;
-
-use super::trial::{BRIEF, LOOKS, trial};
-use crate::ids::PoolId;
-use crate::provider::Provider;
+use super::trial::{Trial, trial};
+use crate::ids::{Attempt, LaunchId, PoolId};
+use crate::provider::{Machine, Provider};
 use crate::testkit::Violation;
 
 /// `launch` returns a machine with the launch id, pool, number and offer of its request.
@@ -52,8 +48,7 @@ pub async fn launch_is_idempotent(provider: &(impl Provider + Clone)) -> Result<
         let (a, b) = (a?, b?);
         let c = trial.launch_batch("launch, again", &batch).await?;
         trial.require(a == b && b == c, || format!("three launches returned {a:?}, {b:?} and {c:?}"))?;
-        let listed = trial.list().await?;
-        trial.require(listed.len() == 1, || format!("one launch id started {} machines: {listed:?}", listed.len()))
+        one_machine(trial, &a[0]).await
     })
     .await
 }
@@ -77,10 +72,12 @@ pub async fn launch_is_not_memory(
         let launched = trial.launch_batch("launch", &batch).await?;
         let other = trial.launch_by("launch, by another value of the provider", again, &batch).await?;
         trial.require(launched == other, || {
-            format!("one launch id returned {launched:?}, and in another process {other:?}")
+            format!(
+                "a launch was repeated by another value of the provider, as after a restart: the first call returned \
+                 {launched:?}, the second must return the same and returned {other:?}"
+            )
         })?;
-        let listed = trial.list().await?;
-        trial.require(listed.len() == 1, || format!("one launch id started {} machines: {listed:?}", listed.len()))
+        one_machine(trial, &launched[0]).await
     })
     .await
 }
@@ -104,54 +101,6 @@ pub async fn launches_differ(provider: &(impl Provider + Clone)) -> Result<(), V
     .await
 }
 
-/// Dropping the future of `launch` leaves only machines that `list` finds: once those are ended, no
-/// machine appears after them.
-///
-/// # Errors
-///
-/// A [`Violation`] with what was seen, when the clause does not hold.
-///
-/// # Cancel safety
-///
-/// Dropping the future may leave a machine.
-pub async fn dropped_launch_is_listed(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
-    for polls in [1_u32, 2, 3, 5, 8, 13] {
-        trial("dropped_launch_is_listed", provider, async |trial| {
-            let batch = trial.batch(&[0]).await?;
-            {
-                let mut launch = provider.launch(&batch);
-                for _ in 0..polls {
-                    let step = poll_fn(|context| {
-                        let done = launch.as_mut().poll(context).is_ready();
-                        // The clause wakes the launch itself: what the launch waits for may take
-                        // longer than the clause.
-                        context.waker().wake_by_ref();
-                        std::task::Poll::Ready(done)
-                    });
-                    if step.await {
-                        break;
-                    }
-                    sleep(BRIEF).await;
-                }
-            }
-            for machine in trial.list().await? {
-                trial.terminate(&machine.id).await?;
-                trial.gone(&machine.id).await?;
-            }
-            for _ in 0..LOOKS {
-                sleep(BRIEF).await;
-                let late = trial.list().await?;
-                trial.require(late.is_empty(), || {
-                    format!("after {polls} polls every listed machine was ended, and then {late:?} appeared")
-                })?;
-            }
-            Ok(())
-        })
-        .await?;
-    }
-    Ok(())
-}
-
 /// `list` returns the live machines of a pool exactly as `launch` returned them, and no machine of
 /// another pool.
 ///
@@ -165,16 +114,23 @@ pub async fn dropped_launch_is_listed(provider: &(impl Provider + Clone)) -> Res
 pub async fn list_finds_what_was_launched(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("list_finds_what_was_launched", provider, async |trial| {
         let mut launched = vec![trial.launch(0).await?, trial.launch(1).await?];
-        let mut listed = trial.list().await?;
         launched.sort_by(|a, b| a.id.cmp(&b.id));
-        listed.sort_by(|a, b| a.id.cmp(&b.id));
-        trial.require(launched == listed, || format!("{launched:?} were launched, {listed:?} are listed"))?;
+        let listed = trial.listed("list", provider, |listed| sorted(listed) == launched).await?;
+        trial.require(launched == sorted(&listed), || {
+            let settles_in = trial.settles_in();
+            format!(
+                "{launched:?} were launched, and `list` must have them within `settles_in`, {settles_in:?}: it has \
+                 {listed:?}"
+            )
+        })?;
         let other = trial.ask("list of a pool that never existed", provider.list(&PoolId::random())).await?;
         trial.require(other.is_empty(), || format!("a pool that never existed has {other:?}"))?;
         trial.terminate(&launched[0].id).await?;
         trial.gone(&launched[0].id).await?;
-        let left = trial.list().await?;
-        trial.require(left == launched[1..], || format!("{:?} are left, {left:?} are listed", &launched[1..]))
+        let left = trial.listed("list", provider, |left| left == &launched[1..]).await?;
+        trial.require(left == launched[1..], || {
+            format!("one of two machines is gone, and `list` must have {:?}: it has {left:?}", &launched[1..])
+        })
     })
     .await
 }
@@ -195,12 +151,59 @@ pub async fn list_is_not_memory(
 ) -> Result<(), Violation> {
     trial("list_is_not_memory", provider, async |trial| {
         let machine = trial.launch(0).await?;
-        let listed = trial.ask("list, by another value of the provider", again.list(&trial.pool)).await?;
-        trial.require(listed == [machine.clone()], || {
-            format!("{machine:?} was launched, another value lists {listed:?}")
-        })?;
+        let right = |listed: &[Machine]| listed == std::slice::from_ref(&machine);
+        let listed = trial.listed("list, by another value of the provider", again, right).await?;
+        trial.require(right(&listed), || format!("{machine:?} was launched, another value lists {listed:?}"))?;
         trial.end_one("terminate, by another value of the provider", again, &machine.id).await?;
         trial.gone(&machine.id).await
     })
     .await
+}
+
+/// The id of a machine that is gone is not the id of a later machine of the pool.
+///
+/// # Errors
+///
+/// A [`Violation`] with what was seen, when the clause does not hold.
+///
+/// # Cancel safety
+///
+/// Dropping the future may leave the machine.
+pub async fn ids_are_not_used_again(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
+    trial("ids_are_not_used_again", provider, async |trial| {
+        let mut batch = trial.batch(&[0]).await?;
+        let first = trial.launch_batch("launch", &batch).await?.remove(0);
+        trial.terminate(&first.id).await?;
+        trial.gone(&first.id).await?;
+        for request in &mut batch.requests {
+            request.launch = LaunchId::of(&trial.pool, request.number, Attempt(2));
+        }
+        let second = trial.launch_batch("launch of a successor", &batch).await?.remove(0);
+        trial.require(first.id != second.id, || {
+            format!(
+                "the machine {} is gone, and a successor was launched, which must have an id of its own: it is \
+                 {second:?}",
+                first.id
+            )
+        })
+    })
+    .await
+}
+
+/// One launch id has started this machine alone.
+async fn one_machine(trial: &Trial<'_>, machine: &Machine) -> Result<(), Violation> {
+    let listed = trial.listed("list", trial.provider(), |listed| !listed.is_empty()).await?;
+    let alone = matches!(&listed[..], [one] if one.id == machine.id);
+    trial.require(alone, || {
+        format!(
+            "one launch id must have started {machine:?} alone: it has started {} machines, {listed:?}",
+            listed.len()
+        )
+    })
+}
+
+fn sorted(machines: &[Machine]) -> Vec<Machine> {
+    let mut sorted = machines.to_vec();
+    sorted.sort_by(|a, b| a.id.cmp(&b.id));
+    sorted
 }

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use tokio::time::{Instant, sleep};
 
-use super::trial::{OWNER, PAUSE, trial};
+use super::trial::{BRIEF, OWNER, PAUSE, Trial, trial};
 use crate::provider::{PoolRecord, Provider};
 use crate::testkit::Violation;
 
@@ -27,7 +27,8 @@ pub async fn pools_lists_what_is_there(
         let never = trial.record(again).await?;
         trial.require(never.is_none(), || format!("a pool that never existed is listed as {never:?}"))?;
         let machine = trial.launch(0).await?;
-        for (by, told) in [("", trial.record(provider).await?), (" by another value", trial.record(again).await?)] {
+        for (by, told) in [("", recorded(trial, provider).await?), (" by another value", recorded(trial, again).await?)]
+        {
             let record = told.ok_or_else(|| {
                 trial.violation(format!("the machine {} exists, and `pools`{by} does not list its pool", machine.id))
             })?;
@@ -51,4 +52,19 @@ pub async fn pools_lists_what_is_there(
         }
     })
     .await
+}
+
+/// The record of the pool, which must be there when the time is over in which lists settle.
+async fn recorded(trial: &Trial<'_>, provider: &dyn Provider) -> Result<Option<PoolRecord>, Violation> {
+    let end = Instant::now() + trial.settles_in();
+    let mut pause = BRIEF;
+    loop {
+        let asked = Instant::now();
+        let record = trial.record(provider).await?;
+        if record.is_some() || asked >= end {
+            return Ok(record);
+        }
+        sleep(pause.min(end.saturating_duration_since(Instant::now()))).await;
+        pause = (pause * 2).min(PAUSE);
+    }
 }

@@ -1,8 +1,10 @@
 //! Clauses on `inspect`.
 
-use tokio::time::sleep;
+use std::time::Duration;
 
-use super::trial::{BRIEF, LOOKS, trial};
+use tokio::time::{Instant, sleep};
+
+use super::trial::{BRIEF, LATE, LOOKS, trial};
 use crate::provider::{MachineState, Provider};
 use crate::testkit::Violation;
 
@@ -68,8 +70,8 @@ pub async fn inspect_does_not_give_up_a_new_machine(provider: &(impl Provider + 
     .await
 }
 
-/// `inspect` reports the place of a running machine, the same each time: an absolute folder of at
-/// most 60 bytes, and an address.
+/// `inspect` reports the place of a running machine: an absolute folder of at most 60 bytes, and an
+/// address. It reports the same place each time, also later, and after `connect`.
 ///
 /// # Errors
 ///
@@ -82,12 +84,30 @@ pub async fn places_are_given(provider: &(impl Provider + Clone)) -> Result<(), 
     trial("places_are_given", provider, async |trial| {
         let machine = trial.launch(0).await?;
         let place = trial.there(&machine).await?;
-        for _ in 0..LOOKS {
-            let report = trial.report(&machine.id).await?;
-            let same = report.place.as_ref() == Some(&place) || report.state == MachineState::Unknown;
-            trial.require(same, || format!("the machine was at {place:?}, then it is {:?}", report.place))?;
-        }
-        Ok(())
+        let begun = Instant::now();
+        let stays = async |until: Duration, done: &str| {
+            let mut pause = BRIEF;
+            loop {
+                let report = trial.report(&machine.id).await?;
+                let same = report.place.as_ref() == Some(&place) || report.state == MachineState::Unknown;
+                trial.require(same, || {
+                    format!(
+                        "the machine ran at {place:?}, and must be there for its whole life: {:?} later{done} it is \
+                         {report}, at {:?}",
+                        begun.elapsed(),
+                        report.place
+                    )
+                })?;
+                if begun.elapsed() >= until {
+                    return Ok(());
+                }
+                sleep(pause).await;
+                pause = (pause * 2).min(LATE / 6);
+            }
+        };
+        stays(LATE, "").await?;
+        let _remote = trial.connect(&machine).await?;
+        stays(begun.elapsed() + LATE / 3, ", after `connect`,").await
     })
     .await
 }

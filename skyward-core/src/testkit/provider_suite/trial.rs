@@ -1,11 +1,12 @@
 //! A pool for the check of one clause.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use super::service::Service;
 use crate::error::Result as Answer;
 use crate::ids::{Attempt, LaunchId, MachineId, MachineNumber, PoolId};
 use crate::provider::{
@@ -23,6 +24,9 @@ pub(super) struct Trial<'a> {
     /// The same provider, wrapped as a pool wraps it.
     pub(super) checked: Checked,
     pub(super) pool: PoolId,
+    /// The machines that `launch` has returned and that are not known to be gone. `list` may not
+    /// have all of them yet.
+    launched: Mutex<Vec<MachineId>>,
 }
 
 /// Checks a clause, and ends everything that was started for it.
@@ -32,8 +36,12 @@ where
     F: AsyncFnOnce(&Trial<'a>) -> Result<(), Violation>,
 {
     let checked = Checked::new(Arc::new(provider.clone())).deadline(Limits::default().start);
-    let trial = Trial { clause, provider, checked, pool: PoolId::random() };
+    let trial = Trial { clause, provider, checked, pool: PoolId::random(), launched: Mutex::default() };
     let checked = check(&trial).await;
+    if checked.is_err() {
+        // What the clause has started may not be listed yet.
+        sleep(trial.settles_in()).await;
+    }
     let ended = trial.end().await;
     // A failed end often has the same cause as the violation, so the violation comes first.
     checked.and(ended)
@@ -51,11 +59,25 @@ impl Trial<'_> {
         let price = |offer: &Offer| offer.usd_per_hour.unwrap_or(f64::MAX);
         let offer = offers.into_iter().min_by(|a, b| price(a).total_cmp(&price(b)));
         let offer = offer.ok_or_else(|| Violation::new(self.clause, "the provider offers nothing to launch"))?;
+        Ok(self.batch_of(&offer, numbers))
+    }
+
+    /// A batch of machines with these numbers, of this offer.
+    pub(super) fn batch_of(&self, offer: &Offer, numbers: &[u32]) -> LaunchBatch {
         let request = |number: &u32| {
             let number = MachineNumber(*number);
             LaunchRequest::new(LaunchId::of(&self.pool, number, Attempt(1)), self.pool.clone(), number, LONGEST)
         };
-        Ok(LaunchBatch::new(offer, numbers.iter().map(request).collect()))
+        LaunchBatch::new(offer.clone(), numbers.iter().map(request).collect())
+    }
+
+    pub(super) fn provider(&self) -> &dyn Provider {
+        self.provider
+    }
+
+    /// How long it can take, as the provider says, until `list` shows what was launched.
+    pub(super) fn settles_in(&self) -> Duration {
+        self.provider.capabilities().settles_in
     }
 
     pub(super) async fn launch(&self, number: u32) -> Result<Machine, Violation> {
@@ -79,7 +101,17 @@ impl Trial<'_> {
         let (asked, told) = (batch.requests.len(), launched.len());
         self.require(asked == told, || format!("`{what}` of {asked} machines returned {told} answers"))?;
         let failed = |error| Violation::new(self.clause, format!("`{what}` failed: {error:#}"));
+        self.note(launched.iter().flatten());
         launched.into_iter().map(|machine| machine.map_err(failed)).collect()
+    }
+
+    /// Remembers machines, so that the end of the trial ends them, listed or not.
+    pub(super) fn note<'m>(&self, machines: impl IntoIterator<Item = &'m Machine>) {
+        self.launched().extend(machines.into_iter().map(|machine| machine.id.clone()));
+    }
+
+    fn launched(&self) -> MutexGuard<'_, Vec<MachineId>> {
+        self.launched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until the machine runs, and returns its place.
@@ -114,6 +146,27 @@ impl Trial<'_> {
         self.ask("list", self.provider.list(&self.pool)).await
     }
 
+    /// Lists the pool with this value of the provider until the list is right. The last call, whose
+    /// list is returned as it is, begins when the time in which the provider's lists settle is over.
+    pub(super) async fn listed(
+        &self,
+        what: &str,
+        provider: &dyn Provider,
+        right: impl Fn(&[Machine]) -> bool,
+    ) -> Result<Vec<Machine>, Violation> {
+        let end = Instant::now() + self.settles_in();
+        let mut pause = BRIEF;
+        loop {
+            let asked = Instant::now();
+            let listed = self.ask(what, provider.list(&self.pool)).await?;
+            if right(&listed) || asked >= end {
+                return Ok(listed);
+            }
+            sleep(pause.min(end.saturating_duration_since(Instant::now()))).await;
+            pause = (pause * 2).min(PAUSE);
+        }
+    }
+
     pub(super) async fn terminate(&self, machine: &MachineId) -> Result<(), Violation> {
         self.end_one("terminate", self.provider, machine).await
     }
@@ -146,6 +199,7 @@ impl Trial<'_> {
         loop {
             let report = self.report(machine).await?;
             if report.state == MachineState::Gone {
+                self.launched().retain(|launched| launched != machine);
                 return Ok(());
             }
             self.require(report.state.is_over() || report.state == MachineState::Unknown, || {
@@ -159,6 +213,12 @@ impl Trial<'_> {
         }
     }
 
+    /// Requires that nothing of the pool exists, as the service itself counts it, once everything
+    /// listed has ended and the pool is torn down.
+    pub(super) async fn nothing_left(&self, service: &dyn Service, done: &str) -> Result<(), Violation> {
+        nothing_left(self.clause, service, &self.pool, self.settles_in(), done).await
+    }
+
     pub(super) async fn ask<T>(&self, what: &str, call: impl Future<Output = Answer<T>>) -> Result<T, Violation> {
         ask(self.clause, what, call).await
     }
@@ -168,11 +228,49 @@ impl Trial<'_> {
     }
 
     async fn end(&self) -> Result<(), Violation> {
-        for machine in self.list().await? {
-            self.terminate(&machine.id).await?;
-            self.gone(&machine.id).await?;
-        }
+        self.empty().await?;
         self.ask("teardown", self.provider.teardown(&self.pool)).await
+    }
+
+    /// Ends all machines of the pool, and waits until they are gone.
+    pub(super) async fn empty(&self) -> Result<(), Violation> {
+        let mut left: Vec<MachineId> = self.list().await?.into_iter().map(|machine| machine.id).collect();
+        let launched = self.launched().clone();
+        let hidden: Vec<MachineId> = launched.into_iter().filter(|machine| !left.contains(machine)).collect();
+        if !hidden.is_empty() {
+            let reports = self.ask("inspect", self.provider.inspect(&hidden)).await?;
+            let lives = hidden.into_iter().zip(reports).filter(|(_, report)| report.state != MachineState::Gone);
+            left.extend(lives.map(|(machine, _)| machine));
+        }
+        for machine in left {
+            self.terminate(&machine).await?;
+            self.gone(&machine).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Requires that nothing of a pool exists within this time, as the service itself counts it.
+pub(super) async fn nothing_left(
+    clause: &'static str,
+    service: &dyn Service,
+    pool: &PoolId,
+    settles_in: Duration,
+    done: &str,
+) -> Result<(), Violation> {
+    let end = Instant::now() + settles_in;
+    loop {
+        let asked = Instant::now();
+        let left = service.leftovers(pool).await.unwrap_or_default();
+        if left.is_empty() {
+            return Ok(());
+        }
+        require(clause, asked < end, || {
+            format!(
+                "{done}, the pool {pool} was torn down, and nothing of it may exist: the service still has {left:?}"
+            )
+        })?;
+        sleep(PAUSE.min(end.saturating_duration_since(Instant::now()))).await;
     }
 }
 
@@ -205,3 +303,6 @@ pub(super) const PAUSE: Duration = Duration::from_secs(2);
 pub(super) const BRIEF: Duration = Duration::from_millis(10);
 /// How often a clause looks for something that must not appear.
 pub(super) const LOOKS: u32 = 10;
+/// How long a clause looks for something that must not appear, after the time in which it may. A
+/// longer time finds more faults, and no value makes a correct provider fail.
+pub(super) const LATE: Duration = Duration::from_secs(3);
