@@ -13,16 +13,21 @@ from _thread import get_ident
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from zlib import crc32
 
 from . import _state
 
-if TYPE_CHECKING:
-    from ._calls.frames import Frame
-
 root: int | None = None
 """The seed of the running task; None without one."""
+
+
+class Seeded(Protocol):
+    """A caller of calls, whose random numbers follow from a seed."""
+
+    help: int
+    """The number of the helped call; 0 for the run itself."""
+    seed: int | None
 
 
 def follow(seed: int, number: int) -> int:
@@ -40,7 +45,7 @@ def begin(seed: int) -> None:
 
     hub = _state.worker and _state.worker.hub
     me = get_ident()
-    frame: Frame | None = None
+    frame: Seeded | None = None
     if hub is not None:
         frame = hub.threads.get(me) or (hub.stack[-1] if me == hub.main and hub.stack else None)
     if frame is not None:

@@ -36,6 +36,7 @@ from ._session import LostDescriptorsError, Session, Task
 from ._values import Buffer
 
 if TYPE_CHECKING:
+    from ._calls.start import Caller
     from ._calls.store import Store
 
 EXIT_HOOK: Final = 3
@@ -240,7 +241,7 @@ class Worker(Interrupts):
     ) -> tuple[list[Buffer] | None, dict[str, Any]]:
         """Run a call that a payload of another worker, or of this one, has submitted."""
         from ._calls.answers import Call
-        from ._calls.arrays import on_ended
+        from ._calls.process_store import on_ended
 
         answer = self.runner.run(payload, {}, trace, None, Call(body))
         # Only now: the value or the traceback of the call may have referred to its arrays.
@@ -333,6 +334,13 @@ class Worker(Interrupts):
             return 0
         complain(f"{failure}\n{failure_map(failure)['traceback']}")
         return EXIT_HOOK
+
+
+if TYPE_CHECKING:
+
+    def _submits(worker: Worker) -> Caller:
+        """Let mypy compare a worker with what calls need of it."""
+        return worker
 
 
 class _Output:

@@ -7,13 +7,13 @@ from types import CoroutineType
 from typing import Any, Final, NamedTuple
 
 from .. import _seeds
-from .._failure import failure_map, simple_failure
+from .._failure import failure_map
 from .._hooks import HookError
 from .._values import Buffer
-from .arrays import on_loaded
 from .errors import CallError, RemoteError, RemoteTraceback
 from .handlers import raised_by_handler
 from .pickles import dumps, loads, name_of
+from .process_store import on_loaded
 
 _RETURNED: Final = b"\0"
 _RAISED: Final = b"\1"
@@ -104,9 +104,6 @@ def completed(value: Any) -> Any:
 
         return asyncio.run(value)
     return value
-
-
-CANCELLED: Final = simple_failure("cancelled", "the call was cancelled")
 
 
 def pack_error(error: BaseException, owned: Callable[[str], bool] | None = None) -> list[Buffer]:

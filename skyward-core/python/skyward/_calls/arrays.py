@@ -11,9 +11,11 @@ from typing import Any, Final, NamedTuple
 from weakref import ref
 
 from .. import _state
+from . import process_store
 from .errors import CallError
 from .handlers import raised_by_handler
-from .mappings import Mappings
+from .pickles import loads
+from .references import Unstored
 from .store import Hold, Store, StoreFullError
 
 _LEAST: Final = 1 << 18
@@ -24,22 +26,6 @@ _SAMPLE: Final = 4096
 """The number of elements that are compared to find out whether a known array has changed."""
 _MOST: Final = 64
 """The most arrays per call in the store: each needs descriptors in the caller and the worker."""
-
-
-class Reference:
-    """A value that is pickled already."""
-
-    __slots__ = ("holds", "reduced")
-
-    def __init__(self, reduced: tuple[Any, ...], holds: list[Hold]) -> None:
-        """Store the pickled form.
-
-        Args:
-            reduced: how to unpickle the value: a function and its arguments.
-            holds: the files of the store that it needs.
-        """
-        self.reduced = reduced
-        self.holds = holds
 
 
 class _Known(NamedTuple):
@@ -81,7 +67,7 @@ _before: Final = Seen()
 """Arrays that were put into the store before."""
 
 
-class Storing:
+class Storing(Unstored):
     """Puts the arrays of one call into the store."""
 
     def __init__(self, store: Store, rank: int, seen: Seen | None = None) -> None:
@@ -92,17 +78,11 @@ class Storing:
             rank: the rank of this worker, from which other nodes request the files.
             seen: arrays that the caller does not change; None for no such knowledge.
         """
+        super().__init__()
         self._store = store
         self._rank = rank
         self._seen = seen
-        self.kind: Any = getattr(sys.modules.get("numpy"), "ndarray", None)
-        """NumPy's class of arrays; None if NumPy is not loaded."""
-        self.holds: list[Hold] = []
-        """The files that must stay in the store until the outcome of the call."""
-        self.looked_at = 0
-        """The number of bytes that were hashed."""
-        self.full = ""
-        """The reason why an array was not stored; empty if there is none."""
+        self.kind = getattr(sys.modules.get("numpy"), "ndarray", None)
 
     def reduce(self, array: Any) -> Any:
         """Return how to pickle an array by name; None to pickle it with its bytes.
@@ -142,23 +122,9 @@ class Storing:
         return None
 
 
-class Unstored(Storing):
-    """Stores nothing: arrays are pickled with their bytes.
-
-    Used to find the argument that cannot be pickled.
-    """
-
-    def __init__(self) -> None:
-        """Store nothing."""
-        self.kind = None
-        self.holds = []
-        self.looked_at = 0
-        self.full = ""
-
-
 def storing(seen: Seen | None = None) -> Storing | None:
     """Return an object that puts one call's arrays into this node's store; None without a store."""
-    store = _store()
+    store = process_store.found()
     return None if store is None else Storing(store, _state.worker.rank, seen)
 
 
@@ -174,7 +140,7 @@ def restore(
 
     found, file = _find(digest, size, rank)
     array: Any = np.ndarray.__new__(kind, shape, dtype, found, order="F" if fortran else "C")
-    mappings = _mappings()
+    mappings = process_store.mappings()
     if mappings is not None and type(found) is mmap:
         mappings.keep(digest, found, _plain(array).__array_interface__["data"][0], file)
     return array
@@ -186,14 +152,12 @@ def unpickle(digest: str, size: int, rank: int) -> Any:
     Raises:
         CallError: its bytes cannot be read or fetched.
     """
-    from .pickles import loads
-
     return loads(memoryview(_find(digest, size, rank)[0]))
 
 
 def _find(digest: str, size: int, rank: int) -> tuple[mmap | bytearray, FileIO]:
     """Return the bytes of a file and the file, fetched if this node does not have it."""
-    store = _store()
+    store = process_store.found()
     if store is None:
         raise CallError("an argument is in the store of the pool's nodes, to which this process has no access")
     try:
@@ -206,38 +170,6 @@ def _find(digest: str, size: int, rank: int) -> tuple[mmap | bytearray, FileIO]:
             raise
         raise CallError(f"cannot store an argument of {size} bytes on this node: {error}") from error
     return found
-
-
-def on_loaded() -> None:
-    """Note that the arguments of a call are complete."""
-    mappings = _mappings()
-    if mappings is not None:
-        mappings.on_loaded()
-
-
-def on_ended() -> None:
-    """Note that a call has ended."""
-    mappings = _mappings()
-    if mappings is not None:
-        mappings.on_ended()
-
-
-def _mappings() -> Mappings | None:
-    """Return the mappings of the store of this process, if it has one already."""
-    store: Store | None = _state.worker.store if _state.worker is not None else None
-    return None if store is None else store.mappings
-
-
-def _store() -> Store | None:
-    """Return the store of this process, created at its first use."""
-    worker = _state.worker
-    if worker is None or worker.store_folder is None:
-        return None
-    store: Store | None = worker.store
-    if store is None:
-        # Without a lock, because an interrupt may leave it locked. Two stores do no harm.
-        store = worker.store = Store(worker.store_folder, worker.store_bytes)
-    return store
 
 
 def _plain(array: Any) -> Any:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 from _thread import get_ident
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from .. import _seeds, _state, _strays
 from .._notices import notices
+from .awaiting import Awaiting
 from .errors import CallError
-from .frames import AsideFrame, Awaiting, Frame
-
-if TYPE_CHECKING:
-    from ..worker import Worker
+from .frames import AsideFrame, Frame
+from .host import Host
 
 OUTSIDE: Final = "calls can be submitted only inside a payload, while a task runs on a worker"
 
@@ -25,7 +24,7 @@ class Callers:
     records the interrupt and wakes the thread (`wake_main`), and the main thread raises it itself.
     """
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Host) -> None:
         self.worker = worker
         self.runner = worker.runner
         self.main: Final = notices.main
@@ -36,7 +35,7 @@ class Callers:
         self.asides: dict[int, AsideFrame] = {}
         self.threads: dict[int, Frame] = {}
         """The callers by thread; threads without an entry belong to the run."""
-        self.main_wait: Awaiting | None = None
+        self.main_wait: Awaiting[Any] | None = None
         """What the main thread waits for, unless it runs a helped call now."""
 
     def enter(self) -> bool:

@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from .. import _wire
 from .._plan import TIMEOUT
 from .._values import Buffer
 from .errors import CallError
+from .hub import Arrived, Hub
 from .start import current
-
-if TYPE_CHECKING:
-    from .hub import Hub
-
-Arrived = SimpleQueue["Buffer | None"]
-"""The pieces of one file, in order; None if the file does not exist."""
 
 _AHEAD: Final = 4
 """The most requested pieces that have not arrived."""

@@ -1,19 +1,19 @@
-"""Callers of calls, and threads that wait for them."""
+"""Callers of calls, and the calls that they have submitted."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import sys
 import threading
 from _thread import allocate_lock
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from .. import _modules
-
-if TYPE_CHECKING:
-    from .future import Future
+from .._values import Buffer
+from .awaiting import Awaiting
+from .store import Hold
 
 _AGAIN: Final = 0.05
 """Seconds after which an interrupt is tried again that would have ruined an import."""
@@ -33,7 +33,7 @@ class Frame:
         self.run = run
         self.help = help
         self.depth = depth
-        self.calls: dict[int, Future] = {}
+        self.calls: dict[int, Pending] = {}
         """The calls that it has submitted and that have no outcome yet."""
         self.seed: int | None = None
         """What the random numbers of its calls follow from; None without a seed."""
@@ -53,7 +53,7 @@ class AsideFrame(Frame):
     def __init__(self, run: int, help: int, depth: int) -> None:
         super().__init__(run, help, depth)
         self.thread = 0
-        self.waits: Awaiting | None = None
+        self.waits: Awaiting[Any] | None = None
         self._guard = allocate_lock()
         self._is_in_own_code = False
         self._is_due_again = False
@@ -120,45 +120,52 @@ def _breathe() -> None:
     """Do nothing; entering this function raises a pending exception."""
 
 
-class Awaiting:
-    """The condition of a wait: a number of futures must be done."""
+class Pending(concurrent.futures.Future[Any]):
+    """A call that was submitted, and its outcome as far as it is known.
 
-    def __init__(self, needed: int, stop: Callable[[Future], bool] | None = None) -> None:
-        """Create a condition without futures.
+    `Future` adds what waits for the outcome.
+    """
+
+    def __init__(self, call: int, frame: Frame, holds: Sequence[Hold]) -> None:
+        """Start without an outcome.
 
         Args:
-            needed: the number of futures that must be done.
-            stop: returns whether a future that is done ends the wait by itself.
+            call: the number of the call.
+            frame: the caller.
+            holds: the files of the store that must stay until the outcome.
         """
-        self.needed = needed
-        self.helps = False
-        """Whether the main thread, which waits, runs calls meanwhile."""
-        self.done: deque[Future] = deque()
-        self._stop = stop
-        self._stopped = False
-        self._lock = allocate_lock()
-        self._lock.acquire()
+        super().__init__()
+        self.micros = 0
+        """How long the call ran, in microseconds; 0 until its outcome."""
+        self.answer_bytes = 0
+        """The size of its answer; 0 until its outcome, and without an answer."""
+        self._call = call
+        self._frame = frame
+        self._holds = holds
+        self._over = False
+        self._told = False
+        """Whether the base class has called the callbacks, of which `Future` sets the first."""
+        self._answer: Buffer | None = None
+        self._failure: BaseException | None = None
+        self._awaited: list[Awaiting[Any]] = []
 
-    @property
-    def ready(self) -> bool:
-        """Whether the wait is over."""
-        return self._stopped or len(self.done) >= self.needed
-
-    def add(self, future: Future) -> None:
-        """Record a future that is done."""
-        self.done.append(future)
-        if self._stop is not None and self._stop(future):
-            self._stopped = True
-        if self.ready:
-            self.wake()
-
-    def wake(self) -> None:
-        """Wake the waiting thread; also called by signal handlers."""
+    def _finish(self, seconds: float) -> bool:
+        """Complete the base class, which runs callbacks; return False if its lock stays locked."""
+        # A thread that was interrupted within `concurrent.futures.wait` can leave it locked.
+        if not self._condition.acquire(timeout=seconds):
+            return False
+        self._condition.release()
+        failure = self._failure
         try:
-            self._lock.release()
-        except RuntimeError:
-            pass  # the thread is awake
-
-    def sleep(self, seconds: float) -> None:
-        """Sleep until `wake`, or for `seconds` unless they are negative."""
-        self._lock.acquire(timeout=seconds)
+            if isinstance(failure, concurrent.futures.CancelledError):
+                super().cancel()
+                self.set_running_or_notify_cancel()
+            elif failure is not None:
+                self.set_exception(failure)
+            else:
+                self.set_result(None)
+        finally:
+            if not self._told:
+                # It failed half way, because memory ran out.
+                self._invoke_callbacks()  # type: ignore[attr-defined]
+        return True

@@ -5,26 +5,23 @@ from __future__ import annotations
 import concurrent.futures
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from .. import _fork
-from .._values import Buffer
 from .answers import has_raised, unpack
+from .awaiting import Awaiting
 from .errors import CallError, CallTimeoutError
-from .frames import Awaiting, Frame
-
-if TYPE_CHECKING:
-    from .hub import Hub
-    from .store import Hold
+from .frames import Frame, Pending
+from .hub import Hub
+from .store import Hold
+from .waiting import for_calls
 
 ALL_COMPLETED = concurrent.futures.ALL_COMPLETED
 FIRST_COMPLETED = concurrent.futures.FIRST_COMPLETED
 FIRST_EXCEPTION = concurrent.futures.FIRST_EXCEPTION
-_LEAKED: Final = 0.5
-"""Seconds after which a future's lock may be locked for good, because of an interrupt."""
 
 
-class Future(concurrent.futures.Future[Any]):
+class Future(Pending):
     """The future outcome of a call, as returned by `sky.submit`.
 
     It is a `concurrent.futures.Future`. While the main thread of a worker waits in `result` or
@@ -41,22 +38,9 @@ class Future(concurrent.futures.Future[Any]):
             frame: the caller.
             holds: the files of the store that must stay until the outcome.
         """
-        super().__init__()
-        self.micros = 0
-        """How long the call ran, in microseconds; 0 until its outcome."""
-        self.answer_bytes = 0
-        """The size of its answer; 0 until its outcome, and without an answer."""
+        super().__init__(call, frame, holds)
         self._hub = hub
-        self._call = call
-        self._frame = frame
-        self._holds = holds
-        self._over = False
-        self._told = False
-        """Whether the base class has called the callbacks, of which `_tell` is the first."""
-        self._answer: Buffer | None = None
-        self._failure: BaseException | None = None
         self._unpacked: tuple[Any, BaseException | None] | None = None
-        self._awaited: list[Awaiting] = []
         # This is the first callback, so that waiting threads do not wait for the other callbacks.
         super().add_done_callback(_tell)
 
@@ -134,8 +118,8 @@ class Future(concurrent.futures.Future[Any]):
 
     def _outcome(self, timeout: float | None) -> tuple[Any, BaseException | None]:
         if not self._over:
-            awaiting = Awaiting(1)
-            self._hub.wait(awaiting, [self], timeout)
+            awaiting: Awaiting[Future] = Awaiting(1)
+            for_calls(self._hub, awaiting, [self], timeout)
             if not self._over:
                 raise CallTimeoutError
         if self._failure is not None:
@@ -172,39 +156,6 @@ class Future(concurrent.futures.Future[Any]):
             return True, True, None, None
         value, error = self._outcome(None)
         return True, False, value, error
-
-    def _settle(self, answer: Buffer | None, failure: BaseException | None) -> None:
-        """Set the outcome. This runs callbacks of the payload, so the lock must not be held."""
-        self._answer, self._failure = answer, failure
-        self.answer_bytes = 0 if answer is None else len(answer)
-        self._holds = ()
-        late = self._hub.late
-        if not self._finish(0 if late.is_busy else _LEAKED):
-            # Threads that wait here do not need that lock, and other futures must not wait for it
-            # either.
-            self._hub.complete(self)
-            late.add(self)
-
-    def _finish(self, seconds: float) -> bool:
-        """Complete the base class, which runs callbacks; return False if its lock stays locked."""
-        # A thread that was interrupted within `concurrent.futures.wait` can leave it locked.
-        if not self._condition.acquire(timeout=seconds):
-            return False
-        self._condition.release()
-        failure = self._failure
-        try:
-            if isinstance(failure, concurrent.futures.CancelledError):
-                super().cancel()
-                self.set_running_or_notify_cancel()
-            elif failure is not None:
-                self.set_exception(failure)
-            else:
-                self.set_result(None)
-        finally:
-            if not self._told:
-                # It failed half way, because memory ran out.
-                self._invoke_callbacks()  # type: ignore[attr-defined]
-        return True
 
 
 def _tell(future: Any) -> None:
@@ -247,7 +198,7 @@ def wait(futures: Iterable[Future], timeout: float | None = None, return_when: s
         enough = enough or any(future._over and future._has_raised() for future in known)
     if not enough:
         needed = 1 if return_when == FIRST_COMPLETED else len(waiting)
-        waiting[0]._hub.wait(Awaiting(needed, stop), waiting, timeout)
+        for_calls(waiting[0]._hub, Awaiting(needed, stop), waiting, timeout)
     done = {future for future in known if future._over}
     return DoneAndNotDone(done, known - done)
 
@@ -280,13 +231,13 @@ def _as_completed(known: set[Future], deadline: float | None) -> Iterator[Future
     if not waiting:
         return
     hub = waiting[0]._hub
-    awaiting = Awaiting(1)
+    awaiting: Awaiting[Future] = Awaiting(1)
     left = set(waiting)
     del waiting
     try:
         hub.await_all(awaiting, left)
         while left:
-            hub.wait(awaiting, (), None if deadline is None else deadline - monotonic())
+            for_calls(hub, awaiting, (), None if deadline is None else deadline - monotonic())
             if not awaiting.done:
                 raise CallTimeoutError(f"{len(left)} of {total} calls have not ended")
             yield _taken(awaiting, left)
@@ -296,7 +247,7 @@ def _as_completed(known: set[Future], deadline: float | None) -> Iterator[Future
             hub.await_no_more(awaiting, left)
 
 
-def _taken(awaiting: Awaiting, left: set[Future]) -> Future:
+def _taken(awaiting: Awaiting[Future], left: set[Future]) -> Future:
     """Return the next future that is done; the iterator keeps no reference to it."""
     future = awaiting.done.popleft()
     left.discard(future)

@@ -12,7 +12,7 @@ import threading
 from _thread import get_ident
 from functools import partial
 from time import monotonic, perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -20,13 +20,12 @@ from .. import _fork, _leftovers, _seeds, _wire
 from .._failure import simple_failure
 from .._values import Buffer
 from .answers import Call
-from .arrays import on_ended
-from .frames import AsideFrame, Awaiting, Frame
+from .awaiting import Awaiting
+from .frames import AsideFrame, Frame
 from .handlers import EXHAUSTED
+from .hub import Hub
 from .messages import Help
-
-if TYPE_CHECKING:
-    from .hub import Hub
+from .process_store import on_ended
 
 _encode = msgspec.msgpack.Encoder().encode
 CANCELLED: Final = _encode(simple_failure("cancelled", "the call was cancelled"))
@@ -44,7 +43,7 @@ _MOST_ROOM: Final = 10
 """The largest factor of the recursion limit: old versions of Python recurse on the C stack."""
 
 
-def on_main(hub: Hub, awaiting: Awaiting) -> None:
+def on_main(hub: Hub, awaiting: Awaiting[Any]) -> None:
     """Run the next helped call on the waiting main thread, whose runner is not busy, and answer it.
 
     Args:
@@ -81,7 +80,7 @@ def _fail(hub: Hub, help: int) -> None:
         hub.send(_wire.HELP_FAILED, help, 0, body=_NOT_ENDED)
 
 
-def _on_main(hub: Hub, awaiting: Awaiting) -> None:
+def _on_main(hub: Hub, awaiting: Awaiting[Any]) -> None:
     runner = hub.runner
     value: Any = None
     error: BaseException | None = None

@@ -6,35 +6,36 @@ import signal
 import threading
 from _thread import get_ident
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
-from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from queue import SimpleQueue
+from typing import Any, Final
 
 from .. import _fork, _seeds, _wire
+from .._complaint import complain
 from .._session import LostDescriptorsError
 from .._values import Buffer
-from . import serving, waiting
+from .awaiting import Awaiting
 from .callers import Callers
 from .channel import Channel
 from .errors import CallError
-from .frames import Awaiting, Frame
-from .future import Future
+from .frames import Frame, Pending
+from .host import Host
 from .late import Late
-from .messages import Help
+from .messages import Help, Numbered
 
-if TYPE_CHECKING:
-    from ..worker import Worker
-    from .fetching import Arrived
-    from .store import Hold
+Arrived = SimpleQueue["Buffer | None"]
+"""The pieces of one file of another node's store, in order; None if the file does not exist."""
 
 LOST: Final = "the payload has closed descriptors of its worker, which are needed for calls"
 _LEAST_ROOM: Final = 1 << 20
 """The least number of bytes of calls that may be unacknowledged: the client acknowledges several at
 once.
 """
+_LEAKED: Final = 0.5
+"""Seconds after which a future's lock may be locked for good, because of an interrupt."""
 _CALLBACKS: Final = 2
 """Callbacks may use this many times as much room, because they cannot wait."""
 
@@ -42,12 +43,20 @@ _CALLBACKS: Final = 2
 class Hub(Callers):
     """All state of a process's calls, under one lock."""
 
-    def __init__(self, worker: Worker, path: str) -> None:
+    def __init__(
+        self,
+        worker: Host,
+        path: str,
+        handle: Callable[[Hub, Numbered, Buffer], None],
+        serve: Callable[[Hub], None],
+    ) -> None:
         """Listen, and start the thread that serves.
 
         Args:
             worker: the worker of this process.
             path: the socket's path, at which clients connect.
+            handle: handles a message of the client.
+            serve: serves on the thread, for as long as the process lives.
 
         Raises:
             OSError: the path cannot be listened at.
@@ -56,7 +65,7 @@ class Hub(Callers):
         super().__init__(worker)
         self.helps: deque[tuple[Help, Buffer]] = deque()
         """Helped calls that wait for the main thread."""
-        self.calls: dict[int, Future] = {}
+        self.calls: dict[int, Pending] = {}
         """The calls without an outcome, by number."""
         self.fetches: dict[int, Arrived] = {}
         """The files of the store that are being fetched from other nodes, by number."""
@@ -69,7 +78,8 @@ class Hub(Callers):
         self.max_frame_bytes = worker.session.max_frame_bytes
         self.room: Final = max(worker.retain_bytes, _LEAST_ROOM)
         """Bytes of unacknowledged calls from which on `submit` waits."""
-        self._number = self._fetch = 0
+        self.last_call = self._fetch = 0
+        """The number of the last call that was submitted."""
         hello = [_wire.CALLS_HELLO, _wire.PROTOCOL, worker.pid, worker.generation, worker.rank]
         self.channel = Channel(
             path,
@@ -77,11 +87,11 @@ class Hub(Callers):
             worker.generation,
             self.max_frame_bytes,
             self.lock,
-            partial(serving.handle, self),
+            partial(handle, self),
             self._do_later,
             worker.on_quiet,
         )
-        thread = threading.Thread(target=serving.serve, args=(self,), name="skyward calls", daemon=True)
+        thread = threading.Thread(target=serve, args=(self,), name="skyward calls", daemon=True)
         # The main thread must receive all signals: otherwise its system calls would not be
         # interrupted.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -92,51 +102,12 @@ class Hub(Callers):
 
     # Any thread that runs code of a payload
 
-    def submit(self, body: Buffer, options: dict[str, Any] | None, holds: Sequence[Hold] = ()) -> Future:
-        """Submit a call; wait while too many bytes of earlier calls are not acknowledged.
-
-        Args:
-            body: the pickled function and arguments.
-            options: the options, as the client expects them.
-            holds: the files of the store that must stay until the outcome.
-
-        Raises:
-            CallError: no call can be submitted here.
-            CancelledError: the caller was cancelled, or has ended.
-        """
-        future: Future | None = None
-        try:
-            was = self.enter()
-            try:
-                while True:
-                    with self.lock:
-                        frame = self._checked_caller()
-                        if self.has_room(len(body)):
-                            self._number += 1
-                            future = Future(self, self._number, frame, holds)
-                            self.calls[self._number] = frame.calls[self._number] = future
-                            self.send(_wire.SUBMIT, self._number, frame.run, frame.help, options, body=body)
-                            break
-                    waiting.for_room(self, frame, len(body))
-                if self.lost:
-                    self.lose()
-                    raise CallError(LOST)
-            finally:
-                self.leave(was)
-            return future
-        except BaseException:
-            if future is not None:
-                # The caller gets no future, and may submit the call again, so this one must not
-                # run, although its message may be kept.
-                self.drop_later((future,))
-            raise
-
     def next_seed(self) -> int | None:
         """Return the seed of the next call that this thread makes; None without a seed."""
         was = self.enter()
         try:
             with self.lock:
-                frame = self._checked_caller()
+                frame = self.checked_caller()
                 if frame.seed is None:
                     return None
                 frame.seeded += 1
@@ -144,7 +115,7 @@ class Hub(Callers):
         finally:
             self.leave(was)
 
-    def _unless_forked(self) -> None:
+    def unless_forked(self) -> None:
         if _fork.is_child:
             raise CallError("a process that a payload has forked cannot wait for calls; wait in the payload's process")
 
@@ -154,42 +125,17 @@ class Hub(Callers):
         room = self.room * _CALLBACKS if get_ident() == self.serving else self.room
         return kept == 0 or kept + length <= room or self.lost
 
-    def wait(self, awaiting: Awaiting, futures: Iterable[Future], timeout: float | None) -> None:
-        """Wait until a condition holds, or for `timeout` seconds.
-
-        The main thread helps meanwhile if there is no timeout.
-
-        Args:
-            awaiting: the condition.
-            futures: futures that belong to the condition for this wait only.
-            timeout: the most seconds to wait; None for no limit.
-        """
-        self._unless_forked()
-        deadline = None if timeout is None or timeout > threading.TIMEOUT_MAX else monotonic() + timeout
-        was = self.enter()
-        try:
-            with self.lock:
-                self._await_all(awaiting, futures)
-            try:
-                if not awaiting.ready:
-                    waiting.until(self, awaiting, deadline)
-            finally:
-                with self.lock:
-                    self._await_no_more(awaiting, futures)
-        finally:
-            self.leave(was)
-
-    def await_all(self, awaiting: Awaiting, futures: Iterable[Future]) -> None:
+    def await_all(self, awaiting: Awaiting[Any], futures: Iterable[Pending]) -> None:
         """Report futures to the condition when they are done; if they are done, at once."""
-        self._unless_forked()
+        self.unless_forked()
         was = self.enter()
         try:
             with self.lock:
-                self._await_all(awaiting, futures)
+                self.begin_await(awaiting, futures)
         finally:
             self.leave(was)
 
-    def await_no_more(self, awaiting: Awaiting, futures: Iterable[Future]) -> None:
+    def await_no_more(self, awaiting: Awaiting[Any], futures: Iterable[Pending]) -> None:
         """Stop reporting to the condition those futures that are not done."""
         if self.lock._is_owned() or _fork.is_child:
             # Called by a finalizer: the references in the futures disappear with the futures.
@@ -197,11 +143,11 @@ class Hub(Callers):
         was = self.enter()
         try:
             with self.lock:
-                self._await_no_more(awaiting, futures)
+                self.end_await(awaiting, futures)
         finally:
             self.leave(was)
 
-    def complete(self, future: Future) -> None:
+    def complete(self, future: Pending) -> None:
         """Mark a future as done, and wake the threads that wait for it."""
         with self.lock:
             future._over = True
@@ -210,7 +156,7 @@ class Hub(Callers):
                 future._awaited[-1].add(future)
                 future._awaited.pop()
 
-    def unless_over(self, future: Future, action: Callable[[], object]) -> bool:
+    def unless_over(self, future: Pending, action: Callable[[], object]) -> bool:
         """Run an action unless the future is done; return whether it ran."""
         was = self.enter()
         try:
@@ -221,7 +167,7 @@ class Hub(Callers):
         finally:
             self.leave(was)
 
-    def drop(self, future: Future) -> bool:
+    def drop(self, future: Pending) -> bool:
         """Cancel a call; return False if it is done."""
         if self.lock._is_owned():
             self.drop_later((future,))
@@ -233,16 +179,28 @@ class Hub(Callers):
                 if known and not future._frame.ended:
                     self.send(_wire.DROP, future._call)
             if known:
-                future._settle(None, CancelledError("the call was cancelled"))
+                self.settle(future, None, CancelledError("the call was cancelled"))
             return known
         finally:
             self.leave(was)
 
-    def drop_later(self, futures: Iterable[Future]) -> None:
+    def drop_later(self, futures: Iterable[Pending]) -> None:
         """Cancel calls for code that must not take locks."""
-        self.later.extend(partial(serving.drop, self, future) for future in futures)
+        self.later.extend(partial(self._drop_served, future) for future in futures)
         with suppress(LostDescriptorsError):
             self.channel.nudge()
+
+    def settle(self, future: Pending, answer: Buffer | None, failure: BaseException | None) -> None:
+        """Set the outcome. This runs callbacks of the payload, so the lock must not be held."""
+        future._answer, future._failure = answer, failure
+        future.answer_bytes = 0 if answer is None else len(answer)
+        future._holds = ()
+        late = self.late
+        if not future._finish(0 if late.is_busy else _LEAKED):
+            # Threads that wait here do not need that lock, and other futures must not wait for it
+            # either.
+            self.complete(future)
+            late.add(future)
 
     # The main thread
 
@@ -269,7 +227,7 @@ class Hub(Callers):
 
     # With the lock held
 
-    def _checked_caller(self) -> Frame:
+    def checked_caller(self) -> Frame:
         if self.lost:
             raise CallError(LOST)
         frame = self.caller()
@@ -282,14 +240,14 @@ class Hub(Callers):
             raise CancelledError("the code that submits this call was cancelled, or has ended")
         return frame
 
-    def _await_all(self, awaiting: Awaiting, futures: Iterable[Future]) -> None:
+    def begin_await(self, awaiting: Awaiting[Any], futures: Iterable[Pending]) -> None:
         for future in futures:
             if future._over:
                 awaiting.add(future)
             else:
                 future._awaited.append(awaiting)
 
-    def _await_no_more(self, awaiting: Awaiting, futures: Iterable[Future]) -> None:
+    def end_await(self, awaiting: Awaiting[Any], futures: Iterable[Pending]) -> None:
         for future in futures:
             with suppress(ValueError):
                 future._awaited.remove(awaiting)
@@ -300,12 +258,12 @@ class Hub(Callers):
         self.fetches[self._fetch] = arrived
         return self._fetch
 
-    def forget(self, future: Future) -> bool:
+    def forget(self, future: Pending) -> bool:
         """Forget a call; return False if it was forgotten before."""
         future._frame.calls.pop(future._call, None)
         return self.calls.pop(future._call, None) is not None
 
-    def _end(self, frame: Frame) -> list[Future]:
+    def _end(self, frame: Frame) -> list[Pending]:
         """Forget the calls of a caller that has ended, and return them to be settled."""
         frame.ended = True
         left = [*frame.calls.values()]
@@ -364,8 +322,31 @@ class Hub(Callers):
             left = [*self.calls.values()]
             self.calls.clear()
         for future in left:
-            future._settle(None, CallError(LOST))
+            self.settle(future, None, CallError(LOST))
         self.wake_main()
+
+    def call_back(self, future: Pending, answer: Buffer | None, failure: BaseException | None) -> None:
+        """Settle a future; calls that its callbacks submit belong to the future's caller."""
+        me = get_ident()
+        if not future._over:
+            self.threads[me] = future._frame
+            try:
+                self.settle(future, answer, failure)
+            except BaseException as error:
+                with suppress(Exception):
+                    complain(f"a callback of a future raised {error!r}")
+            finally:
+                self.threads.pop(me, None)
+        if not future._over or future._awaited:
+            self.complete(future)
+
+    def _drop_served(self, future: Pending) -> None:
+        """Cancel a call, for code that must not wait for the lock."""
+        if future._frame.ended:
+            self.call_back(future, None, CancelledError("the caller has ended"))
+            return
+        with suppress(CallError):
+            self.drop(future)
 
     def _do_later(self) -> None:
         while self.later:

@@ -6,13 +6,10 @@ import threading
 from _thread import get_ident
 from collections import deque
 from time import sleep
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from .._complaint import complain
-
-if TYPE_CHECKING:
-    from .frames import Frame
-    from .future import Future
+from .frames import Frame, Pending
 
 _PAUSE: Final = 0.02
 """Seconds between two attempts."""
@@ -33,7 +30,7 @@ class Late:
         """
         self._threads = threads
         self._lock = threading.Lock()
-        self._futures: deque[Future] = deque()
+        self._futures: deque[Pending] = deque()
         self._runs = False
 
     @property
@@ -41,7 +38,7 @@ class Late:
         """Whether futures are waiting. Then a new future should not wait for its lock either."""
         return self._runs
 
-    def add(self, future: Future) -> None:
+    def add(self, future: Pending) -> None:
         """Add a future."""
         with self._lock:
             self._futures.append(future)

@@ -13,12 +13,13 @@ from typing import Any, Final
 from .. import _seeds
 from .._cluster import most_workers
 from .answers import Results, completed, pack_error, unpack
-from .arrays import Unstored
+from .awaiting import Awaiting
 from .errors import CallError
-from .frames import Awaiting
 from .future import Future
 from .pickles import name_of, pack_call
+from .references import Unstored
 from .start import current
+from .waiting import for_calls
 
 _TARGET: Final = 20_000
 """The intended duration of a batch in microseconds, much longer than its round trip."""
@@ -129,7 +130,7 @@ class Mapping(Iterator[Any]):
         sent.
         """
         self._ended = False
-        self._awaiting = None if ordered else Awaiting(1)
+        self._awaiting: Awaiting[Future] | None = None if ordered else Awaiting(1)
         self._fill()
 
     def __iter__(self) -> Iterator[Any]:
@@ -241,7 +242,7 @@ class Mapping(Iterator[Any]):
             results, raised = future.result()
             size = self._futures.pop(future)
         else:
-            future._hub.wait(self._awaiting, (), None)
+            for_calls(future._hub, self._awaiting, (), None)
             future = self._awaiting.done.popleft()
             size = self._futures.pop(future)
             results, raised = future.result()

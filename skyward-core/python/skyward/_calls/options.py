@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from .. import _seeds
-from . import mapping
+from . import mapping, submitting
 from .arrays import Seen, storing
 from .errors import CallError, StoreFull
 from .future import Future
@@ -109,8 +109,8 @@ class Options:
                 raise StoreFull(f"{what}, and its arrays do not fit into the store: {keeping.full}")
             raise CallError(f"{what}; let the function load its data itself, or pass a part of it")
         if keeping is None:
-            return hub.submit(body, self._packed()), len(body)
-        return hub.submit(body, self._packed(), keeping.holds), len(body) + keeping.looked_at
+            return submitting.submit(hub, body, self._packed()), len(body)
+        return submitting.submit(hub, body, self._packed(), keeping.holds), len(body) + keeping.looked_at
 
     def _packed(self) -> dict[str, Any] | None:
         """Return the options as the client expects them; None if all have their defaults."""

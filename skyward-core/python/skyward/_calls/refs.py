@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from .arrays import Reference, storing
+from .arrays import storing
 from .errors import CallError
 from .handlers import raised_by_handler
 from .pickles import dumps, loads
+from .references import Reference
 from .start import current
 
 

@@ -9,23 +9,18 @@ from __future__ import annotations
 
 import signal
 from _thread import get_ident
-from concurrent.futures import CancelledError
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from .. import _wire
-from .._complaint import complain
 from .._session import LostDescriptorsError
 from .._values import Buffer
 from . import helping
 from .errors import CallError, from_failure
+from .hub import Hub
 from .messages import CancelHelp, Fetched, Help, Numbered, Outcome, Read
-
-if TYPE_CHECKING:
-    from .future import Future
-    from .hub import Hub
 
 
 def serve(hub: Hub) -> None:
@@ -54,31 +49,6 @@ def handle(hub: Hub, message: Numbered, body: Buffer) -> None:
             arrived.put(body if isinstance(message, Fetched) else None)
 
 
-def drop(hub: Hub, future: Future) -> None:
-    """Cancel a call, for code that must not wait for the lock."""
-    if future._frame.ended:
-        call_back(hub, future, None, CancelledError("the caller has ended"))
-        return
-    with suppress(CallError):
-        hub.drop(future)
-
-
-def call_back(hub: Hub, future: Future, answer: Buffer | None, failure: BaseException | None) -> None:
-    """Settle a future; calls that its callbacks submit belong to the future's caller."""
-    me = get_ident()
-    if not future._over:
-        hub.threads[me] = future._frame
-        try:
-            future._settle(answer, failure)
-        except BaseException as error:
-            with suppress(Exception):
-                complain(f"a callback of a future raised {error!r}")
-        finally:
-            hub.threads.pop(me, None)
-    if not future._over or future._awaited:
-        hub.complete(future)
-
-
 def _outcome(hub: Hub, message: Outcome, body: Buffer) -> None:
     failure = None if message.ok else _failure_of(body)
     with hub.lock:
@@ -88,7 +58,7 @@ def _outcome(hub: Hub, message: Outcome, body: Buffer) -> None:
         hub.forget(future)
     future.micros = message.micros
     try:
-        call_back(hub, future, body if message.ok else None, failure)
+        hub.call_back(future, body if message.ok else None, failure)
     except BaseException:
         with hub.lock:
             hub.calls[message.call] = future._frame.calls[message.call] = future

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import threading
 from _thread import get_ident
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from .. import _fork, _state
 from .._cluster import is_in_gang
 from .._notices import notices
+from . import serving
 from .callers import OUTSIDE
 from .errors import CallError
 from .handlers import raised_by_handler
+from .host import Host
 from .hub import Hub
 
-if TYPE_CHECKING:
-    from ..worker import Worker
+
+class Caller(Host, Protocol):
+    """The worker of this process, as the one that submits calls."""
+
+    hub: Hub | None
+    """The calls of this process; None before the first call."""
+    calls: str | None
+    """The path at which the client connects; None if its agent cannot report calls."""
+    wake: int | None
+    """The pipe to the agent; None if its agent has none."""
+
 
 _creating: Final = threading.Lock()
 
@@ -28,7 +39,7 @@ def current() -> Hub:
     """
     if _fork.is_child:
         raise CallError("a process that a payload has forked cannot submit calls; submit them in the payload's process")
-    worker: Worker | None = _state.worker
+    worker: Caller | None = _state.worker
     if worker is None or worker.session.running is None:
         raise CallError(OUTSIDE)
     if is_in_gang():
@@ -39,7 +50,7 @@ def current() -> Hub:
     return worker.hub or _create(worker)
 
 
-def _create(worker: Worker) -> Hub:
+def _create(worker: Caller) -> Hub:
     if worker.calls is None or worker.wake is None:
         raise CallError("calls do not work on this node: its agent cannot report them to the client")
     is_main = get_ident() == notices.main
@@ -48,7 +59,7 @@ def _create(worker: Worker) -> Hub:
         worker.runner.busy = False
     try:
         with _creating:
-            worker.hub = hub = worker.hub or Hub(worker, worker.calls)
+            worker.hub = hub = worker.hub or Hub(worker, worker.calls, serving.handle, serving.serve)
             return hub
     except (OSError, RuntimeError) as error:
         if raised_by_handler(error):

@@ -2,25 +2,53 @@
 
 from __future__ import annotations
 
+import threading
 from _thread import get_ident
+from collections.abc import Iterable
 from concurrent.futures import CancelledError
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from .. import _wire
 from .._notices import notices
 from . import helping
+from .awaiting import Awaiting
 from .errors import CallError
-from .frames import Awaiting, Frame
-
-if TYPE_CHECKING:
-    from .hub import Hub
+from .frames import Frame, Pending
+from .hub import Hub
 
 _LOOK: Final = 0.02
 """Seconds between two checks of a thread that waits for room."""
 
 
-def until(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
+def for_calls(hub: Hub, awaiting: Awaiting[Any], futures: Iterable[Pending], timeout: float | None) -> None:
+    """Wait until a condition holds, or for `timeout` seconds.
+
+    The main thread helps meanwhile if there is no timeout.
+
+    Args:
+        hub: the hub of the process.
+        awaiting: the condition.
+        futures: futures that belong to the condition for this wait only.
+        timeout: the most seconds to wait; None for no limit.
+    """
+    hub.unless_forked()
+    deadline = None if timeout is None or timeout > threading.TIMEOUT_MAX else monotonic() + timeout
+    was = hub.enter()
+    try:
+        with hub.lock:
+            hub.begin_await(awaiting, futures)
+        try:
+            if not awaiting.ready:
+                _until(hub, awaiting, deadline)
+        finally:
+            with hub.lock:
+                hub.end_await(awaiting, futures)
+    finally:
+        hub.leave(was)
+
+
+def _until(hub: Hub, awaiting: Awaiting[Any], deadline: float | None) -> None:
     """Wait until the condition holds or the deadline is over.
 
     The main thread helps meanwhile if there is no deadline, which a helped call might overrun.
@@ -54,7 +82,7 @@ def for_room(hub: Hub, frame: Frame, length: int) -> None:
             "a callback cannot wait for that; submit fewer calls from callbacks, or submit them from the payload itself"
         )
     aside = hub.aside()
-    look = Awaiting(1)
+    look: Awaiting[Any] = Awaiting(1)
     while not hub.has_room(length):
         if frame.ended or frame.interrupted or (aside is not None and aside.cancelled):
             raise CancelledError("the code that submits this call was cancelled, or has ended")
@@ -69,7 +97,7 @@ class _MainWait:
     The client does not know of a wait in which the thread does not help.
     """
 
-    def __init__(self, hub: Hub, awaiting: Awaiting, helps: bool) -> None:
+    def __init__(self, hub: Hub, awaiting: Awaiting[Any], helps: bool) -> None:
         self._hub = hub
         self._awaiting = awaiting
         awaiting.helps = helps
@@ -104,7 +132,7 @@ class _MainWait:
                     self._is_told = hub.channel.sent == sent
 
 
-def _on_main(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
+def _on_main(hub: Hub, awaiting: Awaiting[Any], deadline: float | None) -> None:
     """Wait on the main thread, whose runner is not busy; without a deadline, run helped calls."""
     wait = _MainWait(hub, awaiting, helps=deadline is None)
     # A signal handler of the payload may raise anywhere here.
@@ -142,7 +170,7 @@ def _on_main(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
             raise
 
 
-def _elsewhere(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
+def _elsewhere(hub: Hub, awaiting: Awaiting[Any], deadline: float | None) -> None:
     """Wait on another thread than the main thread."""
     aside = hub.aside()
     if aside is not None:

@@ -18,12 +18,14 @@ from joblib.parallel import (  # type: ignore[import-untyped,import-not-found,un
 
 from .. import _state
 from .._calls.arrays import _MOST as MOST_STORED
-from .._calls.arrays import Seen, Unstored
+from .._calls.arrays import Seen
+from .._calls.awaiting import Awaiting
 from .._calls.errors import CallError
-from .._calls.frames import Awaiting
 from .._calls.future import Future
 from .._calls.options import Options
 from .._calls.pickles import pack_call
+from .._calls.references import Unstored
+from .._calls.waiting import for_calls
 from .._complaint import complain
 from ._joblib_batch import Batch
 from ._joblib_shared import threads as configured
@@ -40,7 +42,7 @@ Callback = Callable[[Any], object]
 """joblib's callback: takes the future of a batch, and may dispatch the next batch."""
 
 
-class _Finished(Awaiting):
+class _Finished(Awaiting[Any]):
     """What a `Parallel` waits for: all of its calls, or the first error."""
 
     def __init__(self) -> None:
@@ -130,7 +132,7 @@ class Calls:
             if hub is None or self._open == 0 or self._parallel._aborting:
                 return
             self._awaiting = awaiting = _Finished()
-        hub.wait(awaiting, (), None)
+        for_calls(hub, awaiting, (), None)
 
     def cancel(self) -> None:
         """Cancel the running calls, and drop the waiting batches."""
