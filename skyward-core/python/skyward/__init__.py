@@ -109,19 +109,12 @@ def __getattr__(name: str) -> Any:
     if name == "integrations":
         return import_module(".integrations", __name__)
     if name not in _HOMES:
-        raise AttributeError(_unknown(__name__, name, __all__))
+        from ._unknown import unknown
+
+        raise AttributeError(unknown(__name__, name, __all__))
     value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
     globals()[name] = value
     return value
-
-
-def _unknown(module: str, name: str, known: list[str]) -> str:
-    """Describe an unknown name of a module, with the closest known name."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, known, 1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"module {module!r} has no attribute {name!r}{hint}"
 
 
 def __dir__() -> list[str]:

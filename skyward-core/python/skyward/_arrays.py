@@ -14,6 +14,7 @@ import msgspec
 
 from . import _labels, _tensors, _times
 from ._memory import allocate
+from ._value_errors import EncodeError
 
 _DTYPES: Final = frozenset(
     {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
@@ -77,8 +78,6 @@ def to_array(value: Any) -> Array | None:
             return Array(b"", None, items)
         return _numpy(value if isinstance(value, numpy.ndarray) else numpy.asarray(value))
     except (ArrayError, _tensors.TensorError, _times.TimeError) as error:
-        from ._values import EncodeError
-
         raise EncodeError(str(error), value) from None
 
 

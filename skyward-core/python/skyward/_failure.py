@@ -11,7 +11,7 @@ from ._conceal import concealed
 from ._hooks import HookError
 from ._modules import is_payload_file, shown, shown_path
 from ._package_names import is_root
-from ._values import EncodeError, TooLargeError
+from ._value_errors import EncodeError, TooLargeError
 
 _OWN: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LONGEST: Final = 1 << 18

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from . import _fork, _state, _strays
 from ._notices import notices
-from ._values import EncodeError, encode
+from ._value_errors import EncodeError
+from ._values import encode
 
 _MOST_WAITING: Final = 4096
 _MOST_BYTES: Final = 16 << 20

@@ -14,7 +14,8 @@ from ._hooks import Hook, HookError, Stack
 from ._notices import notices
 from ._payload import Payload
 from ._trace import belong
-from ._values import Buffer, EncodeError, encode
+from ._value_errors import EncodeError
+from ._values import Buffer, encode
 
 
 class Stream(Protocol):

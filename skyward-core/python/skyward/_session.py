@@ -18,6 +18,7 @@ from ._failure import simple_failure
 from ._messages import Ack, Adopt, Attach, Cancel, Credit, Load, Notice, Run, Size, Source, ToWorker
 from ._notices import notices
 from ._payload import Payload
+from ._value_errors import TooLargeError
 from ._values import Buffer
 
 __all__ = ["NO_ROOM", "LostDescriptorsError", "Session", "Stream", "Task", "accept", "raise_descriptor"]
@@ -162,9 +163,7 @@ class Session(Connection):
         stream = self.streams[run]
         length = sum(map(len, parts))
         if length > self.max_frame_bytes:
-            raise _values.TooLargeError(
-                f"item {stream.next} has {length} bytes; a frame holds at most {self.max_frame_bytes}"
-            )
+            raise TooLargeError(f"item {stream.next} has {length} bytes; a frame holds at most {self.max_frame_bytes}")
         frame = [_wire.prefix([_wire.ITEM, run, stream.next], length), *parts]
         stream.items.append((stream.next, frame))
         stream.next += 1

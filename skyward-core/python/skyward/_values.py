@@ -16,10 +16,11 @@ import msgspec
 from msgspec.msgpack import Ext
 
 from . import _arrays, _forms, _models, _pieces
-from ._advice import advice, type_name
+from ._advice import advice
 from ._memory import to_bytes
 from ._pieces import LARGE, Blob
 from ._times import TimeError
+from ._value_errors import EncodeError
 
 _MAPS: Final = frozenset({0xDE, 0xDF})
 """The first bytes of maps with a count of 16 or 32 bits."""
@@ -30,39 +31,9 @@ Buffer = _pieces.Buffer
 
 _DEEPEST: Final = 128
 """The most levels of lists and dicts in a value, as in Rust."""
-_SHOWN: Final = 8
-"""The number of segments of a long path that are shown at its start and at its end."""
-
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 _KEYS: Final = frozenset({str, int})
 _encode = msgspec.msgpack.Encoder().encode
-
-
-class EncodeError(Exception):
-    """A value cannot be converted; the error says where it is, what it is, and why."""
-
-    def __init__(self, reason: str, value: object, path: str = "") -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.value_type = type_name(type(value))
-        self._segments = [path] if path else []
-
-    @property
-    def path(self) -> str:
-        """The path of the value, whose middle is left out if it is long."""
-        segments = self._segments[::-1]
-        if len(segments) > 2 * _SHOWN:
-            segments[_SHOWN:-_SHOWN] = ["…"]
-        return "".join(segments)
-
-    def under(self, segment: str) -> EncodeError:
-        """Return the same error with the path as seen from the container of the value."""
-        self._segments.append(segment)
-        return self
-
-
-class TooLargeError(Exception):
-    """A value has more bytes than a frame may have."""
 
 
 class _Reduction:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward import _arrays, _values
+from skyward import _arrays, _value_errors, _values
 
 from .test_values import back, packed, refused, there
 
@@ -168,5 +168,5 @@ def test_an_array_spread_over_processes_is_refused() -> None:
         dtype = np.dtype("f4")
         shape = (4,)
 
-    with pytest.raises(_values.EncodeError, match="several processes"):
+    with pytest.raises(_value_errors.EncodeError, match="several processes"):
         _values.encode({"a": Spread()})

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from skyward import _values, _wire
+from skyward import _value_errors, _values, _wire
 
 from .client import AgentClient, Frames, WorkerClient
 from .conftest import Node
@@ -144,7 +144,7 @@ def test_a_value_is_read_or_refused(data: bytes) -> None:
         return
     try:
         parts = _values.encode(value)
-    except _values.EncodeError:
+    except _value_errors.EncodeError:
         # Decoded keys may have types that a payload's value cannot have as keys.
         return
     again: Any = _values.decode(memoryview(b"".join(bytes(part) for part in parts)))

@@ -390,11 +390,12 @@ def main():
     whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     x = jax.make_array_from_callback((2,), spread, lambda index: jax.numpy.ones(2)[index])
     y = jax.make_array_from_callback((2,), whole, lambda index: jax.numpy.ones(2)[index])
-    import skyward._values as values
+    from skyward import _values as values
+    from skyward._value_errors import EncodeError
     values.encode(y)
     try:
         values.encode({"x": [x]})
-    except values.EncodeError as error:
+    except EncodeError as error:
         return error.path, error.reason
 """
     for path, reason in world(node, source):

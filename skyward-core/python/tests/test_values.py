@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward import _values
-from skyward._values import EncodeError
+from skyward._value_errors import EncodeError
 
 
 def packed(value: Any) -> bytes:

@@ -21,8 +21,11 @@ from .._calls.options import Options, Retry
 from .._cluster import is_in_gang, most_workers
 from ._joblib_batch import Batch
 from ._joblib_calls import Calls
+from ._joblib_error import BackendError
 from ._joblib_shared import threads
-from .joblib import NAME, BackendError
+
+_NAME: Final = "skyward"
+"""The name of the backend in joblib."""
 
 _DEEPEST: Final = 3
 """The nesting level of `Parallel` from which on everything is sequential; three levels fill any
@@ -235,4 +238,4 @@ def can_call() -> bool:
 
 # Register here, because a worker that receives a batch imports only this module, and the batch may
 # name the backend.
-register_parallel_backend(NAME, SkywardBackend)
+register_parallel_backend(_NAME, SkywardBackend)

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 
 from .._steps import step, step_awaited
+from ._joblib_error import BackendError
 
 if TYPE_CHECKING:
     from .._calls.options import Retry
@@ -17,14 +18,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-NAME: Final = "skyward"
-"""The name of the backend in joblib."""
-
 _OLDEST: Final = (1, 4)
-
-
-class BackendError(RuntimeError):
-    """joblib's backend of the pool cannot be used; the message says what to change."""
 
 
 class _Within(AbstractContextManager[None]):
