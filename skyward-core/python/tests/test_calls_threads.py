@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from skyward import _wire
-from skyward._calls import mapping
 from skyward._calls.answers import unpack
-from skyward._calls.awaiting import Awaiting
-from skyward._calls.mapping import Mapping
+from skyward._core import wire
+from skyward._nested import mapping
+from skyward._nested.awaiting import Awaiting
+from skyward._nested.mapping import Mapping
 
 from .caller import Caller
 from .conftest import Node
@@ -155,7 +155,7 @@ def test_a_timer_of_the_caller_fires_in_its_wait_and_not_in_a_helped_call(node: 
     caller.waits()
     caller.help(1, body)
     assert unpack(caller.helped(1)) == ("slept", None)
-    caller.calls.expect(_wire.WAITED)
+    caller.calls.expect(wire.WAITED)
     assert caller.value() == ["alarm", 2 if interval else 1, 0]
 
 
@@ -226,7 +226,7 @@ def test_a_callback_that_would_have_to_wait_raises(node: Node) -> None:
     assert said[1] == "over"
     for _ in range(2 * ROOM // SIZE):
         caller.submitted()
-    assert not [head for head, _ in caller.calls.unread if head[0] == _wire.SUBMIT]
+    assert not [head for head, _ in caller.calls.unread if head[0] == wire.SUBMIT]
 
 
 class Compared:

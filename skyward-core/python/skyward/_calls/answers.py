@@ -6,10 +6,10 @@ from collections.abc import Callable
 from types import CoroutineType
 from typing import Any, Final, NamedTuple
 
-from .. import _seeds
-from .._failure import failure_map
-from .._hooks import HookError
-from .._values import Buffer
+from .._libraries import seeds
+from .._tasks.failure import failure_map
+from .._tasks.hooks import HookError
+from .._values.codec import Buffer
 from .errors import CallError, RemoteError, RemoteTraceback
 from .handlers import raised_by_handler
 from .pickles import dumps, loads, name_of
@@ -58,7 +58,7 @@ class Call:
         self._name = name_of(function)
         self._began = True
         if seed is not None:
-            _seeds.begin(seed)
+            seeds.begin(seed)
         return completed(function(*args, **kwargs))
 
     def answer(self, value: Any) -> list[Buffer]:

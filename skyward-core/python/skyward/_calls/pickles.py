@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any, Final
 
-from .. import _tensors
-from .._values import Buffer
+from .._values import tensors
+from .._values.codec import Buffer
 from . import proxies
 from .errors import CallError
 from .handlers import raised_by_handler
@@ -142,8 +142,8 @@ def _find() -> Any:
 def _check_tensor(tensor: Any) -> None:
     """Refuse a tensor whose memory was freed: torch would pickle whatever is there."""
     try:
-        _tensors.check_pickled(sys.modules["torch"], tensor)
-    except _tensors.TensorError as error:
+        tensors.check_pickled(sys.modules["torch"], tensor)
+    except tensors.TensorError as error:
         raise pickle.PicklingError(str(error)) from None
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from .. import _state
+from .._core import state
 from .mappings import Mappings
 from .store import Store
 
 
 def found() -> Store | None:
     """Return the store of this process, created at its first use."""
-    worker = _state.worker
+    worker = state.worker
     if worker is None or worker.store_folder is None:
         return None
     store: Store | None = worker.store
@@ -21,7 +21,7 @@ def found() -> Store | None:
 
 def mappings() -> Mappings | None:
     """Return the mappings of the store of this process, if it has one already."""
-    store: Store | None = _state.worker.store if _state.worker is not None else None
+    store: Store | None = state.worker.store if state.worker is not None else None
     return None if store is None else store.mappings
 
 

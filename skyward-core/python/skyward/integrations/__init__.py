@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from .._unknown import unknown
+from .._core.unknown import unknown
 from ._joblib_error import BackendError
 from .jax import jax
 from .joblib import JoblibPool, ScikitLearnPool, joblib_backend, sklearn_backend

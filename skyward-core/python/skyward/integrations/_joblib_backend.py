@@ -16,9 +16,9 @@ from joblib.parallel import (  # type: ignore[import-untyped,import-not-found,un
     register_parallel_backend,
 )
 
-from .. import _fork, _state
-from .._calls.options import Options, Retry
-from .._cluster import is_in_gang, most_workers
+from .._core import fork, state
+from .._nested.options import Options, Retry
+from .._sky.cluster import is_in_gang, most_workers
 from ._joblib_batch import Batch
 from ._joblib_calls import Calls
 from ._joblib_error import BackendError
@@ -232,8 +232,8 @@ def _check(options: Mapping[str, Any]) -> None:
 
 def can_call() -> bool:
     """Return whether calls can be submitted: inside a task that is not part of a gang."""
-    worker = _state.worker
-    return worker is not None and not is_in_gang() and not _fork.is_child and worker.session.running is not None
+    worker = state.worker
+    return worker is not None and not is_in_gang() and not fork.is_child and worker.session.running is not None
 
 
 # Register here, because a worker that receives a batch imports only this module, and the batch may
