@@ -9,7 +9,7 @@ import numpy as np
 import skyward as sky
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from skyward import _state
+from skyward._core import state
 
 Seen = tuple[int, float, int, int]
 """Rank, sum of a part, files that the worker wrote, and those of them that it received."""
@@ -20,7 +20,7 @@ def look(array: NDArray[np.float64], part: int) -> Seen:
     total = float(array[part::16].sum())
     # So that no worker runs them all.
     time.sleep(0.05)
-    store = _state.worker.store
+    store = state.worker.store
     return sky.instance_info().global_worker_index, total, store.written, store.received
 
 

@@ -406,9 +406,9 @@ async fn tasks_of_a_broadcast_without_a_world_submit_calls() {
 #[tokio::test]
 async fn a_task_knows_whether_all_ranks_run_it() {
     let gang: PendingCompute<bool> = python(indoc! {"
-        from skyward import _state
+        from skyward._core import state
         def f():
-            return _state.gang
+            return state.gang
     "})
     .into();
     pool(2)

@@ -1,7 +1,8 @@
-//! Which modules of `skyward-core` may import which: those above them in the lists of
-//! `ARCHITECTURE.md`.
+//! Which modules of `skyward-core`, and of its Python package, may import which: those above them in
+//! the lists of `ARCHITECTURE.md`.
 
 mod imports;
+mod python;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +17,7 @@ use crate::step::{Checks, Outcome, Step};
 pub(crate) fn steps() -> Vec<Step> {
     vec![Step {
         name: "modules",
-        about: "modules import those above them in ARCHITECTURE.md, and the files of a pool and of its scheduler do not import in circles",
+        about: "modules import those above them in ARCHITECTURE.md; files of a pool, its scheduler and Python form no circle",
         run: modules,
     }]
 }
@@ -26,16 +27,33 @@ fn modules(context: &Context) -> Result<Outcome> {
     let imports = Imports::of(&sources::read(&context.root.join(CRATE))?);
     let mut checks = Checks::default();
     for (heading, within) in LISTS {
-        let modules = imports.children(within);
-        let order = order(&page, heading, &modules)?;
-        for problem in upward(&imports, within, &order) {
+        for problem in upward(&imports, within, &order(&page, heading, &imports.children(within))?) {
             checks.fail(problem);
         }
     }
-    for circle in WITHOUT_CIRCLES.into_iter().flat_map(|within| imports.circles(within)) {
-        checks.fail(format!("these files import each other in a circle: {}", circle.join(", ")));
+    for problem in WITHOUT_CIRCLES.into_iter().flat_map(|within| circles(&imports, within)) {
+        checks.fail(problem);
     }
-    checks.outcome(format!("{} files", imports.files()))
+    let python = python::imports(&context.root, &context.root.join(PYTHON))?;
+    for problem in of_python(&python, &page)? {
+        checks.fail(problem);
+    }
+    checks.outcome(format!("{} files", imports.files() + python.files()))
+}
+
+/// The problems of the Python package: its folders have an order, and no files form a circle.
+fn of_python(imports: &Imports, page: &str) -> Result<Vec<String>> {
+    let folders = imports.children("");
+    let upward = upward(imports, "", &order(page, FOLDERS, &folders)?);
+    Ok(upward.into_iter().chain(circles(imports, "")).map(|problem| problem.replace("::", ".")).collect())
+}
+
+/// The circles of files below a module, as problems.
+fn circles(imports: &Imports, module: &str) -> Vec<String> {
+    // The root of a package has no name of its own.
+    let name = |file: &&str| if file.is_empty() { "the root".to_owned() } else { (*file).to_owned() };
+    let circles = imports.circles(module).into_iter().map(|circle| circle.iter().map(name).collect::<Vec<_>>());
+    circles.map(|circle| format!("these files import each other in a circle: {}", circle.join(", "))).collect()
 }
 
 /// The place of each module in the list below a heading. Each line begins with modules, and ends
@@ -83,6 +101,10 @@ const POOL: &str = "pool";
 /// Headings of lists, and the module whose parts each has in order; the empty one is the crate.
 const LISTS: [(&str, &str); 2] = [("## Inside `skyward-core`", ""), ("### Inside `pool`", POOL)];
 
+/// The Python package, and the heading of the list of its folders.
+const PYTHON: &str = "skyward-core/python/skyward";
+const FOLDERS: &str = "### Inside `python/skyward`";
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -119,5 +141,33 @@ mod tests {
         let order = BTreeMap::from([("ids", 0), ("error", 1), ("spec", 2), ("pool", 3)]);
         let problems = upward(&Imports::of(&sources), "", &order);
         assert_eq!(problems, ["spec::part imports pool, and `pool` comes after it in ARCHITECTURE.md"]);
+    }
+
+    #[test]
+    fn folders_of_python_have_an_order_and_files_form_no_circle() {
+        let page = "### Inside `python/skyward`\n\n```text\n_core   plain\n_calls  calls\nagent   its program\n```\n";
+        let found = |files: &[(&str, &[&str])]| {
+            let file =
+                |(from, to): &(&str, &[&str])| ((*from).to_owned(), to.iter().map(|&it| it.to_owned()).collect());
+            of_python(&files.iter().map(file).collect(), page).unwrap()
+        };
+        let mut files: Vec<(&str, &[&str])> = vec![
+            ("", &["_calls::hub", "agent"]),
+            ("_core::wire", &[]),
+            ("_calls::hub", &["_core::wire"]),
+            ("_calls::late", &["_calls::hub"]),
+            ("agent", &["_core::wire"]),
+        ];
+        assert!(found(&files).is_empty());
+        files[1].1 = &["agent"];
+        let upward = "_core.wire imports agent, and `agent` comes after it in ARCHITECTURE.md";
+        let circle = "these files import each other in a circle: _core.wire, agent";
+        assert_eq!(found(&files), [upward, circle]);
+        files[1].1 = &[];
+        files[2].1 = &["_calls::late"];
+        assert_eq!(found(&files), ["these files import each other in a circle: _calls.hub, _calls.late"]);
+        files[2].1 = &[""];
+        let root = "these files import each other in a circle: the root, _calls.hub";
+        assert_eq!(found(&files), [root]);
     }
 }

@@ -37,6 +37,7 @@ fn lint(context: &Context) -> Result<Outcome> {
         "tools/bench/peers",
         "tools/chaos/src/client",
         "xtask/count",
+        "xtask/modules",
     ]
     .map(|folder| context.root.join(folder))
     {

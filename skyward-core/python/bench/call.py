@@ -18,7 +18,7 @@ from time import perf_counter
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from skyward import _wire
+from skyward._core import wire
 from tests.client import AgentClient, WorkerClient, start_agent, start_spec
 
 
@@ -35,20 +35,20 @@ def round_trip(worker: WorkerClient, calls: int = 20_000) -> list[float]:
     send, receive = worker.socket.send, worker.socket.recv
     worker.socket.settimeout(None)
     for number in range(worker.task + 1, worker.task + 1 + calls):
-        run = _wire.frame([_wire.RUN, number, 1, 0, 0, None], b"\x80")
+        run = wire.frame([wire.RUN, number, 1, 0, 0, None], b"\x80")
         began = perf_counter()
         send(run)
         receive(4096)
         times.append((perf_counter() - began) * 1e6)
     worker.task += calls
-    worker.send([_wire.ACK, 1 << 40])
+    worker.send([wire.ACK, 1 << 40])
     return sorted(times)
 
 
 def pipelined(worker: WorkerClient, calls: int = 300_000) -> float:
     """Return the calls per second."""
     numbers = range(worker.task + 1, worker.task + 1 + calls)
-    frames = [_wire.frame([_wire.RUN, number, 1, 1 << 40, 0, None], b"\x80") for number in numbers]
+    frames = [wire.frame([wire.RUN, number, 1, 1 << 40, 0, None], b"\x80") for number in numbers]
     worker.task += calls
     answers = 0
     began = perf_counter()
@@ -75,7 +75,7 @@ def bulk(worker: WorkerClient, size: int = 64 << 20) -> float:
     best = 0.0
     for _ in range(6):
         worker.task += 1
-        start = _wire.prefix([_wire.RUN, worker.task, 2, 1 << 40, 0, None], len(body))
+        start = wire.prefix([wire.RUN, worker.task, 2, 1 << 40, 0, None], len(body))
         began = perf_counter()
         worker.socket.sendall(start)
         worker.socket.sendall(body)

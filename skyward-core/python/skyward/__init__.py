@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import integrations
     from ._calls.errors import CallError, RemoteError, StoreFull, WorkerLost
-    from ._calls.future import Future, as_completed, wait
-    from ._calls.options import Retry, map, options, submit
-    from ._calls.refs import Ref, put
-    from ._cluster import Accelerator, InstanceInfo, Network, Peer, instance_info
-    from ._hooks import hook_value
-    from ._notices import notice, on_notice
-    from ._output import compute, function, redirect_output, silent, stderr, stdout
-    from ._plan import PlanError, same_plan
-    from ._progress import progress
-    from ._report import report
-    from ._shard import is_head, shard
-    from ._trace import trace_context
+    from ._nested.future import Future, as_completed, wait
+    from ._nested.options import Retry, map, options, submit
+    from ._nested.refs import Ref, put
+    from ._sky.cluster import Accelerator, InstanceInfo, Network, Peer, instance_info
+    from ._sky.notices import notice, on_notice
+    from ._sky.output import compute, function, redirect_output, silent, stderr, stdout
+    from ._sky.plan import PlanError, same_plan
+    from ._sky.progress import progress
+    from ._sky.report import report
+    from ._sky.shard import is_head, shard
+    from ._sky.trace import trace_context
+    from ._tasks.hooks import hook_value
 
 __version__ = "0.1.0"
 
@@ -65,40 +65,40 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Accelerator": "_cluster",
-    "InstanceInfo": "_cluster",
-    "Network": "_cluster",
-    "Peer": "_cluster",
-    "PlanError": "_plan",
-    "hook_value": "_hooks",
-    "instance_info": "_cluster",
-    "is_head": "_shard",
-    "shard": "_shard",
-    "notice": "_notices",
-    "on_notice": "_notices",
-    "compute": "_output",
-    "function": "_output",
-    "progress": "_progress",
-    "redirect_output": "_output",
-    "report": "_report",
-    "same_plan": "_plan",
-    "silent": "_output",
-    "stderr": "_output",
-    "stdout": "_output",
-    "trace_context": "_trace",
+    "Accelerator": "_sky.cluster",
+    "InstanceInfo": "_sky.cluster",
+    "Network": "_sky.cluster",
+    "Peer": "_sky.cluster",
+    "PlanError": "_sky.plan",
+    "hook_value": "_tasks.hooks",
+    "instance_info": "_sky.cluster",
+    "is_head": "_sky.shard",
+    "shard": "_sky.shard",
+    "notice": "_sky.notices",
+    "on_notice": "_sky.notices",
+    "compute": "_sky.output",
+    "function": "_sky.output",
+    "progress": "_sky.progress",
+    "redirect_output": "_sky.output",
+    "report": "_sky.report",
+    "same_plan": "_sky.plan",
+    "silent": "_sky.output",
+    "stderr": "_sky.output",
+    "stdout": "_sky.output",
+    "trace_context": "_sky.trace",
     "CallError": "_calls.errors",
-    "Future": "_calls.future",
+    "Future": "_nested.future",
     "RemoteError": "_calls.errors",
-    "Ref": "_calls.refs",
-    "Retry": "_calls.options",
+    "Ref": "_nested.refs",
+    "Retry": "_nested.options",
     "StoreFull": "_calls.errors",
     "WorkerLost": "_calls.errors",
-    "as_completed": "_calls.future",
-    "map": "_calls.options",
-    "options": "_calls.options",
-    "put": "_calls.refs",
-    "submit": "_calls.options",
-    "wait": "_calls.future",
+    "as_completed": "_nested.future",
+    "map": "_nested.options",
+    "options": "_nested.options",
+    "put": "_nested.refs",
+    "submit": "_nested.options",
+    "wait": "_nested.future",
 }
 
 
@@ -109,19 +109,12 @@ def __getattr__(name: str) -> Any:
     if name == "integrations":
         return import_module(".integrations", __name__)
     if name not in _HOMES:
-        raise AttributeError(_unknown(__name__, name, __all__))
+        from ._core.unknown import unknown
+
+        raise AttributeError(unknown(__name__, name, __all__))
     value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
     globals()[name] = value
     return value
-
-
-def _unknown(module: str, name: str, known: list[str]) -> str:
-    """Describe an unknown name of a module, with the closest known name."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, known, 1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"module {module!r} has no attribute {name!r}{hint}"
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,7 @@ agent listens, and then exits.
 from __future__ import annotations
 
 # isort: off
-from . import _bytecode
+from ._core import bytecode
 
 # isort: on
 import os
@@ -15,11 +15,11 @@ import socket
 import sys
 from typing import NoReturn
 
-from . import _wire
 from ._agent import tree
 from ._agent.installed import path_of_workers
 from ._agent.log import log
 from ._agent.loop import Agent
+from ._core import wire
 
 _USAGE = "usage: python -m skyward.agent --dir DIR --addr ADDR --lease SECONDS [--owner-pid PID] [--path PYTHONPATH]"
 
@@ -56,7 +56,7 @@ def _fail(reason: str) -> NoReturn:
 
 def main() -> None:
     """Detach, and report in the started process whether the agent runs."""
-    _bytecode.restore()
+    bytecode.restore()
     arguments = _Arguments(sys.argv[1:])
     read, write = os.pipe()
     pid = os.fork()
@@ -81,7 +81,7 @@ def main() -> None:
         os.write(write, f"{error.strerror or error}{where}".encode())
         os._exit(1)
     python = ".".join(map(str, sys.version_info[:3]))
-    line = f'{{"pid": {os.getpid()}, "protocol": {_wire.PROTOCOL}, "python": "{python}"}}\n'
+    line = f'{{"pid": {os.getpid()}, "protocol": {wire.PROTOCOL}, "python": "{python}"}}\n'
     os.write(write, line.encode())
     os.close(write)
     code = 0

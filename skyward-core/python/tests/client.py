@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from skyward import _wire
+from skyward._core import wire
 
 ROOT = Path(__file__).resolve().parent.parent
 DEADLINE = 60.0
@@ -51,10 +51,10 @@ class Frames:
         """Frames that arrived while another one was expected."""
 
     def send(self, head: list[Any], body: bytes = b"") -> None:
-        self.socket.sendall(_wire.frame(head, body))
+        self.socket.sendall(wire.frame(head, body))
 
     def receive(self) -> tuple[list[Any], bytes]:
-        head_length, body_length = _wire.HEADER.unpack(self._exactly(8))
+        head_length, body_length = wire.HEADER.unpack(self._exactly(8))
         head = msgspec.msgpack.decode(self._exactly(head_length))
         return head, bytes(self._exactly(body_length))
 
@@ -101,7 +101,7 @@ class WorkerClient(Frames):
 
     def __init__(self, path: str, generation: int = 1, acknowledged: int = 0, streams: Any = ()) -> None:
         super().__init__(path)
-        self.send([_wire.ATTACH, _wire.PROTOCOL, generation, acknowledged, list(streams)])
+        self.send([wire.ATTACH, wire.PROTOCOL, generation, acknowledged, list(streams)])
         self.task = 0
         """The number of the last run that was sent; a worker's runs are numbered for its whole
         life.
@@ -111,7 +111,7 @@ class WorkerClient(Frames):
         """The first task, the attempt and the ranks of its tasks' broadcast; None for tasks on this worker alone."""
 
     def hello(self) -> tuple[list[Any], Any]:
-        head, body = self.expect(_wire.WORKER_HELLO)
+        head, body = self.expect(wire.WORKER_HELLO)
         self.task = max(self.task, head[7])
         return head, msgspec.msgpack.decode(body) if body else None
 
@@ -127,36 +127,36 @@ class WorkerClient(Frames):
         texts = {main: files} if isinstance(files, str) else files
         loaded = [(path, source(text)) for path, text in texts.items()]
         body = {"entry": entry, "main": main, "first_line": first_line, "files": loaded}
-        self.send([_wire.LOAD, reference, f"{hash(str(body)) & (1 << 64) - 1:016x}"], msgspec.msgpack.encode(body))
+        self.send([wire.LOAD, reference, f"{hash(str(body)) & (1 << 64) - 1:016x}"], msgspec.msgpack.encode(body))
 
     def start(self, reference: int, credit: int = 0, /, **arguments: Any) -> int:
         self.task += 1
         body = msgspec.msgpack.encode(arguments)
-        self.send([_wire.RUN, self.task, reference, self.acknowledged, credit, None, self.gang], body)
+        self.send([wire.RUN, self.task, reference, self.acknowledged, credit, None, self.gang], body)
         return self.task
 
     def outcome(self, task: int) -> tuple[list[Any], Any]:
         """Return the answer to a task: head and decoded body."""
         for index, (head, body) in enumerate(self.seen):
-            if head[0] in (_wire.RESULT, _wire.FAILURE) and head[2] == task:
+            if head[0] in (wire.RESULT, wire.FAILURE) and head[2] == task:
                 del self.seen[index]
                 return self._answer(head, body)
         while True:
             head, body = self.receive()
-            if head[0] in (_wire.RESULT, _wire.FAILURE) and head[2] == task:
+            if head[0] in (wire.RESULT, wire.FAILURE) and head[2] == task:
                 return self._answer(head, body)
             self.seen.append((head, body))
 
     def call(self, reference: int, /, **arguments: Any) -> Any:
         """Return the value of a call that succeeds."""
         head, value = self.outcome(self.start(reference, **arguments))
-        assert head[0] == _wire.RESULT, value
+        assert head[0] == wire.RESULT, value
         return value
 
     def failure(self, reference: int, /, **arguments: Any) -> dict[str, Any]:
         """Return the failure map of a call that fails."""
         head, value = self.outcome(self.start(reference, **arguments))
-        assert head[0] == _wire.FAILURE, value
+        assert head[0] == wire.FAILURE, value
         return value  # type: ignore[no-any-return]
 
     def _answer(self, head: list[Any], body: bytes) -> tuple[list[Any], Any]:
@@ -181,9 +181,9 @@ class CallsClient:
         """Connect, or connect again, and send unacknowledged messages again."""
         self.cut()
         self.frames = Frames(self.path)
-        self.frames.send([_wire.CALLS_ATTACH, _wire.PROTOCOL, self.generation, self.received])
+        self.frames.send([wire.CALLS_ATTACH, wire.PROTOCOL, self.generation, self.received])
         self.hello, _ = self.frames.receive()
-        assert self.hello[0] == _wire.CALLS_HELLO, self.hello
+        assert self.hello[0] == wire.CALLS_HELLO, self.hello
         self._acknowledge(self.hello[5])
         if self._kept:
             self.frames.socket.sendall(b"".join(frame for _, frame in self._kept))
@@ -197,7 +197,7 @@ class CallsClient:
     def send(self, number: int, *fields: Any, body: bytes = b"") -> None:
         """Send a numbered message, if there is a connection, and keep it for the next one."""
         self.sent += 1
-        frame = _wire.frame([number, self.sent, *fields], body)
+        frame = wire.frame([number, self.sent, *fields], body)
         self._kept.append((self.sent, frame))
         if self.frames is not None:
             # If the connection has ended, `read` finds it.
@@ -207,16 +207,16 @@ class CallsClient:
     def acknowledge(self) -> None:
         """Acknowledge the messages that have arrived."""
         assert self.frames is not None
-        self.frames.send([_wire.CALLS_ACK, self.received])
+        self.frames.send([wire.CALLS_ACK, self.received])
 
     def read(self) -> None:
         """Receive one frame."""
         assert self.frames is not None
         head, body = self.frames.receive()
-        if head[0] == _wire.WORKER_CALLS_ACK:
+        if head[0] == wire.WORKER_CALLS_ACK:
             self._acknowledge(head[1])
             return
-        assert head[0] != _wire.ERROR, head
+        assert head[0] != wire.ERROR, head
         assert head[1] <= self.received + 1, (head, self.received)
         if head[1] == self.received + 1:
             self.received += 1
@@ -245,24 +245,24 @@ class AgentClient(Frames):
 
     def __init__(self, folder: Path, pool: str = "pool") -> None:
         super().__init__(str(folder / "agent.sock"))
-        self.send([_wire.HELLO, _wire.PROTOCOL, pool, _wire.MAX_FRAME_BYTES])
-        self.facts, body = self.expect(_wire.AGENT_HELLO)
+        self.send([wire.HELLO, wire.PROTOCOL, pool, wire.MAX_FRAME_BYTES])
+        self.facts, body = self.expect(wire.AGENT_HELLO)
         self.installed: dict[str, str] = msgspec.msgpack.decode(body)
 
     def start(self, spec: dict[str, Any], workers: list[int] | None = None) -> list[list[Any]]:
         """Start workers; return a list of index, pid and socket path."""
         generation = spec["cluster"]["generation"]
-        self.send([_wire.START, 1, generation, workers or [0]], msgspec.msgpack.encode(spec))
+        self.send([wire.START, 1, generation, workers or [0]], msgspec.msgpack.encode(spec))
         while True:
             head, _ = self.receive()
-            if head[0] == _wire.STARTED:
+            if head[0] == wire.STARTED:
                 return head[3]  # type: ignore[no-any-return]
-            assert head[0] != _wire.ERROR, head
+            assert head[0] != wire.ERROR, head
             self.seen.append((head, b""))
 
     def shutdown(self, grace: float = 2.0) -> None:
-        self.send([_wire.SHUTDOWN, 2, grace])
-        self.expect(_wire.AGENT_BYE)
+        self.send([wire.SHUTDOWN, 2, grace])
+        self.expect(wire.AGENT_BYE)
 
 
 def start_agent(

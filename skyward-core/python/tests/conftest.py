@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from skyward import _modules, _package_names, _payload
+from skyward._core import modules, package_names
+from skyward._tasks import payload
 
 from .client import AgentClient, WorkerClient, start_agent, start_spec
 
@@ -27,11 +28,11 @@ def folder() -> Iterator[Path]:
 @pytest.fixture
 def payloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A folder in which this process, which is no worker, loads payloads."""
-    monkeypatch.setattr(_payload, "FOLDER", str(tmp_path / "payloads"))
-    monkeypatch.setenv("SKYWARD_PAYLOADS", _payload.FOLDER)
+    monkeypatch.setattr(payload, "FOLDER", str(tmp_path / "payloads"))
+    monkeypatch.setenv("SKYWARD_PAYLOADS", payload.FOLDER)
     yield
-    for name in [name for name in sys.modules if _package_names.is_root(name)]:
-        _modules.forget(name)
+    for name in [name for name in sys.modules if package_names.is_root(name)]:
+        modules.forget(name)
 
 
 class Node:

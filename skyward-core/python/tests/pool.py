@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from skyward import _wire
+from skyward._core import wire
 
 from .client import DEADLINE, CallsClient, WorkerClient, start_spec
 from .conftest import Node
@@ -78,7 +78,7 @@ class Pool:
             assert monotonic() < end, (self.counts, self.running, self.waiting, self.queued)
             self.step()
         head, body = self.outcomes[task]
-        return head[0] == _wire.RESULT, msgspec.msgpack.decode(body)
+        return head[0] == wire.RESULT, msgspec.msgpack.decode(body)
 
     def call(self, worker: int = 0, **arguments: Any) -> Any:
         """Return the value of a task that succeeds."""
@@ -118,21 +118,21 @@ class Pool:
 
     def _from_agent(self) -> None:
         head, _ = self.node.agent.receive()
-        if head[0] == _wire.CALLS:
+        if head[0] == wire.CALLS:
             self.calls[head[2]] = CallsClient(head[4])
 
     def _from_worker(self, index: int) -> None:
         head, body = self.workers[index].receive()
-        if head[0] == _wire.ITEM:
+        if head[0] == wire.ITEM:
             self.items.append(msgspec.msgpack.decode(body))
-        if head[0] not in (_wire.RESULT, _wire.FAILURE):
+        if head[0] not in (wire.RESULT, wire.FAILURE):
             return
-        if head[0] == _wire.FAILURE:
+        if head[0] == wire.FAILURE:
             self.last_failure = msgspec.msgpack.decode(body)
         self.workers[index].acknowledged = head[1]
         place = (index, head[2], 0)
         self.outcomes[place] = (head, body)
-        self._ended(place, head[0] == _wire.RESULT, body, head[5])
+        self._ended(place, head[0] == wire.RESULT, body, head[5])
 
     def _from_calls(self, index: int) -> None:
         calls = self.calls[index]
@@ -141,20 +141,20 @@ class Pool:
         while calls.unread:
             head, body = calls.unread.pop(0)
             self._moved = monotonic()
-            if head[0] == _wire.SUBMIT:
+            if head[0] == wire.SUBMIT:
                 self._submitted(index, head, body)
-            elif head[0] == _wire.WAIT:
+            elif head[0] == wire.WAIT:
                 self.waiting[index].append((index, head[2], head[3]))
-            elif head[0] == _wire.WAITED:
+            elif head[0] == wire.WAITED:
                 self.waiting[index].pop()
-            elif head[0] == _wire.REFUSE:
+            elif head[0] == wire.REFUSE:
                 self.counts["refused"] += 1
                 self._refused(index, head[2])
-            elif head[0] in (_wire.HELPED, _wire.HELP_FAILED):
+            elif head[0] in (wire.HELPED, wire.HELP_FAILED):
                 place = next((p for p in self.running if p[0] == index and p[2] == head[2]), None)
                 if place is not None:
-                    self._ended(place, head[0] == _wire.HELPED, body, head[3])
-            elif head[0] == _wire.DROP:
+                    self._ended(place, head[0] == wire.HELPED, body, head[3])
+            elif head[0] == wire.DROP:
                 self._cancel([c for c in self._all() if c.caller[0] == index and c.number == head[2]])
 
     def _refused(self, index: int, help: int) -> None:
@@ -196,7 +196,7 @@ class Pool:
     def _answer(self, call: Call, ok: bool, body: bytes, micros: int) -> None:
         calls = self.calls[call.caller[0]]
         assert calls is not None
-        calls.send(_wire.OUTCOME, call.number, ok, micros, body=body)
+        calls.send(wire.OUTCOME, call.number, ok, micros, body=body)
 
     def _cancel(self, doomed: list[Call]) -> None:
         for call in doomed:
@@ -213,10 +213,10 @@ class Pool:
         if help:
             calls = self.calls[index]
             assert calls is not None
-            calls.send(_wire.CANCEL_HELP, help)
+            calls.send(wire.CANCEL_HELP, help)
         else:
-            self.workers[index].send([_wire.CANCEL, run])
-            self.node.agent.send([_wire.SIGNAL, 1, index, "interrupt"])
+            self.workers[index].send([wire.CANCEL, run])
+            self.node.agent.send([wire.SIGNAL, 1, index, "interrupt"])
 
     def _take_helped(self, index: int, help: int) -> Call | None:
         place = next((place for place in self.running if place[0] == index and place[2] == help), None)
@@ -239,7 +239,7 @@ class Pool:
             self.counts["run"] += 1
             worker = self.workers[index]
             worker.task = run
-            worker.send([_wire.RUN, run, self.payload, worker.acknowledged, 0, None, None, call.depth], call.body)
+            worker.send([wire.RUN, run, self.payload, worker.acknowledged, 0, None, None, call.depth], call.body)
         else:
             self._help += 1
             help = self._help
@@ -247,7 +247,7 @@ class Pool:
             self.counts["aside" if aside else "help"] += 1
             calls = self.calls[index]
             assert calls is not None
-            calls.send(_wire.HELP, help, run, within, call.depth, aside, body=call.body)
+            calls.send(wire.HELP, help, run, within, call.depth, aside, body=call.body)
         call.place, call.aside = (index, run, help), aside
         self.running[call.place] = call
 

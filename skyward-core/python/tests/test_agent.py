@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from skyward import _wire
 from skyward._agent import memory, process, uptime
+from skyward._core import wire
 
 from .client import ROOT, AgentClient, Frames, WorkerClient, gone, start_agent, start_spec
 from .conftest import Node
@@ -106,17 +106,17 @@ def test_starting_answers_with_sockets_that_accept(node: Node) -> None:
     ],
 )
 def test_a_start_that_fails_says_what_is_missing(node: Node, spec: dict[str, Any], text: str) -> None:
-    node.agent.send([_wire.START, 1, 1, [0]], msgspec.msgpack.encode(start_spec(**spec)))
-    head, _ = node.agent.expect(_wire.ERROR)
-    assert head[1] == _wire.START
+    node.agent.send([wire.START, 1, 1, [0]], msgspec.msgpack.encode(start_spec(**spec)))
+    head, _ = node.agent.expect(wire.ERROR)
+    assert head[1] == wire.START
     assert text in head[2]
     assert node.ready(ONE).call(1) == 1
 
 
 def test_a_start_that_does_not_fit_is_refused(node: Node) -> None:
     def refused(generation: int) -> str:
-        node.agent.send([_wire.START, 3, generation, [0]], msgspec.msgpack.encode(start_spec(generation)))
-        return str(node.agent.expect(_wire.ERROR)[0][2])
+        node.agent.send([wire.START, 3, generation, [0]], msgspec.msgpack.encode(start_spec(generation)))
+        return str(node.agent.expect(wire.ERROR)[0][2])
 
     node.ready(generation=2)
     assert "still runs" in refused(3)
@@ -132,26 +132,26 @@ def test_a_restarted_worker_appends_to_its_output(node: Node) -> None:
             if text == 'die': os._exit(1)
     """
     worker = node.ready(source)
-    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
+    node.agent.send([wire.LOGS, 1, 0, 0, 0])
     worker.start(1, text="die")
-    assert node.agent.expect(_wire.LOG) == ([_wire.LOG, 1, 0, 1, 0], b"die\n")
-    assert node.agent.expect(_wire.LOG_END)[0] == [_wire.LOG_END, 1, 0, 4, 0]
+    assert node.agent.expect(wire.LOG) == ([wire.LOG, 1, 0, 1, 0], b"die\n")
+    assert node.agent.expect(wire.LOG_END)[0] == [wire.LOG_END, 1, 0, 4, 0]
     worker = node.ready(source)
     worker.call(1, text="again")
-    assert node.agent.expect(_wire.LOG) == ([_wire.LOG, 1, 0, 1, 4], b"again\n")
+    assert node.agent.expect(wire.LOG) == ([wire.LOG, 1, 0, 1, 4], b"again\n")
 
 
 def test_early_signals_do_no_harm(node: Node) -> None:
     worker = node.worker()
     for name in ("stacks", "interrupt", "stacks"):
-        node.agent.send([_wire.SIGNAL, 1, 0, name])
+        node.agent.send([wire.SIGNAL, 1, 0, name])
     assert worker.hello()[0][5] is True
 
 
 def test_generations_follow_each_other(node: Node) -> None:
     node.ready()
-    node.agent.send([_wire.STOP, 1, 1, [0], 10.0])
-    node.agent.expect(_wire.STOPPED)
+    node.agent.send([wire.STOP, 1, 1, [0], 10.0])
+    node.agent.expect(wire.STOPPED)
     worker = node.ready(
         """
         def main():
@@ -173,26 +173,26 @@ def test_stop_kills_workers_that_do_not_end(node: Node) -> None:
                 except BaseException: pass
     """)
     worker.start(1)
-    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
-    node.agent.expect(_wire.LOG)
-    node.agent.send([_wire.STOP, 7, 1, [0], 0.1])
-    assert node.agent.expect(_wire.EXITED)[0][4:7] == [None, signal.SIGKILL, False]
-    assert node.agent.expect(_wire.STOPPED)[0][1:] == [7, 1, [0]]
+    node.agent.send([wire.LOGS, 1, 0, 0, 0])
+    node.agent.expect(wire.LOG)
+    node.agent.send([wire.STOP, 7, 1, [0], 0.1])
+    assert node.agent.expect(wire.EXITED)[0][4:7] == [None, signal.SIGKILL, False]
+    assert node.agent.expect(wire.STOPPED)[0][1:] == [7, 1, [0]]
 
 
 def test_stop_of_workers_that_do_not_run_is_answered(node: Node) -> None:
-    node.agent.send([_wire.STOP, 4, 9, [0, 1], 1.0])
-    assert node.agent.expect(_wire.STOPPED)[0] == [_wire.STOPPED, 4, 9, [0, 1]]
+    node.agent.send([wire.STOP, 4, 9, [0, 1], 1.0])
+    assert node.agent.expect(wire.STOPPED)[0] == [wire.STOPPED, 4, 9, [0, 1]]
 
 
 def test_a_killed_worker_is_reported_with_its_signal(node: Node) -> None:
     node.ready()
-    node.agent.send([_wire.SIGNAL, 1, 0, "kill"])
-    assert node.agent.expect(_wire.EXITED)[0][1:] == [1, 0, node.pid, None, 9, False, 0]
-    node.agent.send([_wire.SIGNAL, 1, 7, "kill"])
-    assert "no worker 7" in node.agent.expect(_wire.ERROR)[0][2]
-    node.agent.send([_wire.SIGNAL, 1, 0, "tickle"])
-    assert "interrupt, kill, stacks" in node.agent.expect(_wire.ERROR)[0][2]
+    node.agent.send([wire.SIGNAL, 1, 0, "kill"])
+    assert node.agent.expect(wire.EXITED)[0][1:] == [1, 0, node.pid, None, 9, False, 0]
+    node.agent.send([wire.SIGNAL, 1, 7, "kill"])
+    assert "no worker 7" in node.agent.expect(wire.ERROR)[0][2]
+    node.agent.send([wire.SIGNAL, 1, 0, "tickle"])
+    assert "interrupt, kill, stacks" in node.agent.expect(wire.ERROR)[0][2]
 
 
 @pytest.mark.parametrize("how", ["exit", "stop", "shutdown", "lease"])
@@ -201,23 +201,23 @@ def test_children_left_behind_are_ended(make_node: Callable[..., Node], how: str
     worker = node.ready(CHILDREN)
     pids = worker.call(1, count=12)
     if how == "exit":
-        worker.send([_wire.BYE])
-        node.agent.expect(_wire.EXITED)
+        worker.send([wire.BYE])
+        node.agent.expect(wire.EXITED)
     elif how == "stop":
-        node.agent.send([_wire.STOP, 1, 1, [0], 10.0])
-        node.agent.expect(_wire.STOPPED)
+        node.agent.send([wire.STOP, 1, 1, [0], 10.0])
+        node.agent.expect(wire.STOPPED)
     elif how == "shutdown":
         node.agent.shutdown()
     else:
-        node.agent.send([_wire.PING, 1, 0.2])
+        node.agent.send([wire.PING, 1, 0.2])
     assert all(gone(pid) for pid in pids)
 
 
 def test_children_of_a_worker_that_lives_are_left_alone(node: Node) -> None:
     first, second = node.ready(CHILDREN, index=0, workers=2), node.ready(CHILDREN, index=1, workers=2)
     mine, other = first.call(1, count=6), second.call(1, count=6)
-    first.send([_wire.BYE])
-    node.agent.expect(_wire.EXITED)
+    first.send([wire.BYE])
+    node.agent.expect(wire.EXITED)
     assert all(gone(pid) for pid in mine)
     for pid in other:
         os.kill(pid, 0)
@@ -228,8 +228,8 @@ def test_children_of_a_worker_that_lives_are_left_alone(node: Node) -> None:
 def test_each_renewal_of_the_lease_touches_the_lease_file(make_node: Callable[..., Node]) -> None:
     node = make_node(lease=60.0)
     lease = node.folder / "lease"
-    node.agent.send([_wire.PING, 1, 60.0])
-    node.agent.expect(_wire.PONG)
+    node.agent.send([wire.PING, 1, 60.0])
+    node.agent.expect(wire.PONG)
     assert not lease.exists()  # removing the file ends the machine, so the agent must never create it again
 
     node = make_node(lease=60.0)
@@ -238,8 +238,8 @@ def test_each_renewal_of_the_lease_touches_the_lease_file(make_node: Callable[..
     for sequence in (1, 2):
         os.utime(lease, (0, 0))
         before = uptime.nanoseconds()
-        node.agent.send([_wire.PING, sequence, 60.0])
-        node.agent.expect(_wire.PONG)
+        node.agent.send([wire.PING, sequence, 60.0])
+        node.agent.expect(wire.PONG)
         after = uptime.nanoseconds()
         # The clock that nobody can set: the lease does not look older or younger when the wall clock jumps.
         assert before is not None
@@ -251,8 +251,8 @@ def test_each_renewal_of_the_lease_touches_the_lease_file(make_node: Callable[..
 def test_an_expired_lease_ends_everything(make_node: Callable[..., Node]) -> None:
     node = make_node(lease=60.0)
     node.ready()
-    node.agent.send([_wire.PING, 5, 0.2])
-    assert node.agent.expect(_wire.PONG)[0] == [_wire.PONG, 5]
+    node.agent.send([wire.PING, 5, 0.2])
+    assert node.agent.expect(wire.PONG)[0] == [wire.PONG, 5]
     assert gone(node.pid)
     assert gone(node.line["pid"])
     assert not (node.folder / "agent.sock").exists()
@@ -262,8 +262,8 @@ def test_an_expired_lease_ends_everything(make_node: Callable[..., Node]) -> Non
 def test_any_frame_renews_the_lease(make_node: Callable[..., Node]) -> None:
     node = make_node(lease=0.6)
     for _ in range(4):
-        node.agent.send([_wire.STOP, 1, 1, [0], 0.0])
-        node.agent.expect(_wire.STOPPED)
+        node.agent.send([wire.STOP, 1, 1, [0], 0.0])
+        node.agent.expect(wire.STOPPED)
         # Three of these waits are longer than the lease. If the agent ended, the socket would
         # become readable.
         assert select.select([node.agent.socket], [], [], 0.25) == ([], [], [])
@@ -304,70 +304,70 @@ def test_a_new_client_replaces_the_old_and_misses_no_exit(node: Node) -> None:
     new = AgentClient(node.folder)
     assert old.at_end()
     worker.start(1)
-    assert new.expect(_wire.EXITED)[0][4] == 5
+    assert new.expect(wire.EXITED)[0][4] == 5
     new.close()
     again = AgentClient(node.folder)
-    assert again.expect(_wire.EXITED)[0][1:] == [1, 0, node.pid, 5, None, False, 1]
+    assert again.expect(wire.EXITED)[0][1:] == [1, 0, node.pid, 5, None, False, 1]
 
 
 def test_another_pools_client_is_refused(node: Node) -> None:
     other = Frames(str(node.folder / "agent.sock"))
-    other.send([_wire.HELLO, 2, "other", 1 << 30])
-    assert "belongs to pool pool" in other.expect(_wire.ERROR)[0][2]
+    other.send([wire.HELLO, 2, "other", 1 << 30])
+    assert "belongs to pool pool" in other.expect(wire.ERROR)[0][2]
     assert other.at_end()
-    node.agent.send([_wire.PING, 1, 60.0])
-    node.agent.expect(_wire.PONG)
+    node.agent.send([wire.PING, 1, 60.0])
+    node.agent.expect(wire.PONG)
 
 
 @pytest.mark.parametrize(
     "data",
     [
         b"\xff" * 64,
-        _wire.frame([_wire.HELLO, 9, "pool", 1]),
-        _wire.frame([_wire.HELLO]),
-        _wire.frame([_wire.PING, 1, 5.0]),
-        _wire.frame([200]),
-        _wire.HEADER.pack(10, 1 << 31),
-        _wire.HEADER.pack(3, 0) + b"abc",
+        wire.frame([wire.HELLO, 9, "pool", 1]),
+        wire.frame([wire.HELLO]),
+        wire.frame([wire.PING, 1, 5.0]),
+        wire.frame([200]),
+        wire.HEADER.pack(10, 1 << 31),
+        wire.HEADER.pack(3, 0) + b"abc",
     ],
 )
 def test_garbage_gets_an_error_and_never_ends_the_agent(node: Node, data: bytes) -> None:
     stranger = Frames(str(node.folder / "agent.sock"))
     stranger.socket.sendall(data)
-    assert stranger.expect(_wire.ERROR)[0][2]
+    assert stranger.expect(wire.ERROR)[0][2]
     assert stranger.at_end()
-    node.agent.send([_wire.PING, 1, 60.0])
-    node.agent.expect(_wire.PONG)
+    node.agent.send([wire.PING, 1, 60.0])
+    node.agent.expect(wire.PONG)
 
 
 @pytest.mark.parametrize(
     ("head", "body"),
     [
-        ([_wire.START, 1, 1, [0]], b"\xc1"),
-        ([_wire.START, 1, 1, [0]], b"\x80"),
-        ([_wire.START, 1, "x", 3], b"\x80"),
-        ([_wire.LOGS, 1], b""),
-        ([_wire.STOP, 1, 1, [0], "soon"], b""),
+        ([wire.START, 1, 1, [0]], b"\xc1"),
+        ([wire.START, 1, 1, [0]], b"\x80"),
+        ([wire.START, 1, "x", 3], b"\x80"),
+        ([wire.LOGS, 1], b""),
+        ([wire.STOP, 1, 1, [0], "soon"], b""),
         ([200], b""),
     ],
 )
 def test_invalid_messages_end_only_their_connection(node: Node, head: list[object], body: bytes) -> None:
     node.agent.send(head, body)
-    assert node.agent.expect(_wire.ERROR)[0][1] == head[0]
+    assert node.agent.expect(wire.ERROR)[0][1] == head[0]
     assert node.agent.at_end()
     AgentClient(node.folder).shutdown()
 
 
 def test_frames_may_arrive_in_pieces(node: Node) -> None:
-    data = _wire.frame([_wire.PING, 1, 60.0]) + _wire.frame([_wire.PING, 2, 60.0])
+    data = wire.frame([wire.PING, 1, 60.0]) + wire.frame([wire.PING, 2, 60.0])
     for index in range(len(data)):
         node.agent.socket.sendall(data[index : index + 1])
-    assert [node.agent.expect(_wire.PONG)[0][1] for _ in range(2)] == [1, 2]
+    assert [node.agent.expect(wire.PONG)[0][1] for _ in range(2)] == [1, 2]
 
 
 def test_a_reserved_port_is_bound_by_a_server_that_shares_it_and_by_nobody_else(node: Node) -> None:
-    node.agent.send([_wire.RESERVE_PORT, 3])
-    head, _ = node.agent.expect(_wire.PORT)
+    node.agent.send([wire.RESERVE_PORT, 3])
+    head, _ = node.agent.expect(wire.PORT)
     assert head[1:3] == [3, "127.0.0.1"]
     with socket.socket() as taken, pytest.raises(OSError, match="in use"):
         taken.bind(("127.0.0.1", head[3]))
@@ -377,8 +377,8 @@ def test_a_reserved_port_is_bound_by_a_server_that_shares_it_and_by_nobody_else(
         server.listen()
         with socket.create_connection(("127.0.0.1", head[3]), timeout=5):
             pass
-    node.agent.send([_wire.RESERVE_PORT, 4])
-    assert node.agent.expect(_wire.PORT)[0][3] != head[3]
+    node.agent.send([wire.RESERVE_PORT, 4])
+    assert node.agent.expect(wire.PORT)[0][3] != head[3]
 
 
 def test_64_mib_of_output_arrive_whole_though_the_client_reads_late(node: Node) -> None:
@@ -391,16 +391,16 @@ def test_64_mib_of_output_arrive_whole_though_the_client_reads_late(node: Node) 
     """)
     head, _ = worker.outcome(worker.start(1, n=64))
     assert head[3] == 64 << 20
-    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
+    node.agent.send([wire.LOGS, 1, 0, 0, 0])
     # The agent has handled another request after this one, so it has passed the first; nothing was
     # read yet.
     sleeping = worker.start(1, n=0)
-    worker.send([_wire.CANCEL, sleeping])
-    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    worker.send([wire.CANCEL, sleeping])
+    node.agent.send([wire.SIGNAL, 1, 0, "interrupt"])
     worker.outcome(sleeping)
     size, block = 0, bytes(range(256)) * 1025
     while size < 64 << 20:
-        log, data = node.agent.expect(_wire.LOG)
+        log, data = node.agent.expect(wire.LOG)
         assert log[3:] == [1, size]
         assert len(data) <= 256 << 10
         assert data == block[size % 256 :][: len(data)]
@@ -417,12 +417,12 @@ def test_all_output_comes_before_the_farewell(node: Node) -> None:
         def main(n):
             for _ in range(n): os.write(1, bytes(1 << 20))
     """)
-    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
+    node.agent.send([wire.LOGS, 1, 0, 0, 0])
     worker.outcome(worker.start(1, n=8))
     node.agent.shutdown()
-    sent = [(head, body) for head, body in node.agent.seen if head[0] == _wire.LOG]
+    sent = [(head, body) for head, body in node.agent.seen if head[0] == wire.LOG]
     assert sum(len(body) for _, body in sent) == 8 << 20
-    assert [head for head, _ in node.agent.seen][-1] == [_wire.LOG_END, 1, 0, 8 << 20, 0]
+    assert [head for head, _ in node.agent.seen][-1] == [wire.LOG_END, 1, 0, 8 << 20, 0]
 
 
 def test_output_from_an_offset_on(node: Node) -> None:
@@ -431,12 +431,12 @@ def test_output_from_an_offset_on(node: Node) -> None:
             print('0123456789')
     """)
     worker.call(1)
-    node.agent.send([_wire.LOGS, 1, 0, 4, 0])
-    assert node.agent.expect(_wire.LOG) == ([_wire.LOG, 1, 0, 1, 4], b"456789\n")
-    node.agent.send([_wire.LOGS, 1, 0, 9, 0])
-    assert node.agent.expect(_wire.LOG) == ([_wire.LOG, 1, 0, 1, 9], b"9\n")
-    node.agent.send([_wire.LOGS, 1, 5, 0, 0])
-    assert "no worker 5" in node.agent.expect(_wire.ERROR)[0][2]
+    node.agent.send([wire.LOGS, 1, 0, 4, 0])
+    assert node.agent.expect(wire.LOG) == ([wire.LOG, 1, 0, 1, 4], b"456789\n")
+    node.agent.send([wire.LOGS, 1, 0, 9, 0])
+    assert node.agent.expect(wire.LOG) == ([wire.LOG, 1, 0, 1, 9], b"9\n")
+    node.agent.send([wire.LOGS, 1, 5, 0, 0])
+    assert "no worker 5" in node.agent.expect(wire.ERROR)[0][2]
 
 
 @pytest.fixture
@@ -469,7 +469,7 @@ def test_out_of_memory_is_reported(small_group: Path, node: Node) -> None:
             return len(bytearray(1 << 29))
     """)
     worker.start(1)
-    assert node.agent.expect(_wire.EXITED)[0][4:7] == [None, signal.SIGKILL, True]
+    assert node.agent.expect(wire.EXITED)[0][4:7] == [None, signal.SIGKILL, True]
     node.agent.shutdown()
     assert gone(node.line["pid"])
 
@@ -578,20 +578,20 @@ def test_a_restarted_worker_knows_the_current_nodes(node: Node) -> None:
             return [peer.addr for peer in sky.instance_info().peers]
     """
     assert node.ready(source).call(1) == ["127.0.0.1"]
-    node.agent.send([_wire.STOP, 1, 1, [0], 0.0])
-    node.agent.expect(_wire.STOPPED)
+    node.agent.send([wire.STOP, 1, 1, [0], 0.0])
+    node.agent.expect(wire.STOPPED)
     assert node.ready(source, cluster={"peers": [{"node": 0, "addr": "127.0.0.2"}]}).call(1) == ["127.0.0.2"]
 
 
 @pytest.mark.parametrize("lease", [30 * 365 * 86400.0, 25 * 86400.0])
 def test_a_lease_may_be_longer_than_any_wait_of_the_system(make_node: Callable[..., Node], lease: float) -> None:
     node = make_node(lease=lease)
-    node.agent.send([_wire.PING, 1, lease])
-    assert node.agent.expect(_wire.PONG)[0][1] == 1
+    node.agent.send([wire.PING, 1, lease])
+    assert node.agent.expect(wire.PONG)[0][1] == 1
     worker = node.ready(ONE)
     assert worker.call(1) == 1
-    node.agent.send([_wire.STOP, 1, 1, [0], lease])
-    node.agent.expect(_wire.STOPPED)
+    node.agent.send([wire.STOP, 1, 1, [0], lease])
+    node.agent.expect(wire.STOPPED)
 
 
 def test_output_is_sent_when_its_task_ends(folder: Path) -> None:
@@ -619,12 +619,12 @@ def test_output_is_sent_when_its_task_ends(folder: Path) -> None:
             if text == 'last': os._exit(1)
         """,
     )
-    agent.send([_wire.LOGS, 1, 0, 0, 0])
+    agent.send([wire.LOGS, 1, 0, 0, 0])
     worker.call(1, text="no line")
-    assert agent.expect(_wire.LOG) == ([_wire.LOG, 1, 0, 1, 0], b"no line")
+    assert agent.expect(wire.LOG) == ([wire.LOG, 1, 0, 1, 0], b"no line")
     worker.start(1, text="last")
-    agent.expect(_wire.LOG_END)
+    agent.expect(wire.LOG_END)
     kinds = [head[0] for head, _ in agent.seen]
-    assert kinds == [_wire.LOG, _wire.EXITED], "the last words come before the end"
+    assert kinds == [wire.LOG, wire.EXITED], "the last words come before the end"
     agent.shutdown()
     assert gone(pid)

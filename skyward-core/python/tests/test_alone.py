@@ -12,7 +12,7 @@ from .pool import Pool
 PAYLOAD = """
     import multiprocessing, subprocess, sys
     import skyward as sky
-    from skyward._output import _selected
+    from skyward._sky.output import _selected
 
     TEXT = "import skyward as sky; print(sky.shard(list(range(8))), sky.is_head())"
 

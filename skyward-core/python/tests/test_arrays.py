@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward import _arrays, _values
+from skyward._values import arrays, codec, errors
 
 from .test_values import back, packed, refused, there
 
@@ -67,7 +67,7 @@ def test_arrays_that_arrive_can_be_written(owned: bool) -> None:
 
 def test_a_shared_buffer_is_copied() -> None:
     buffer = bytearray(packed(np.zeros(4, "u1")))
-    array = _values.decode(memoryview(buffer))
+    array = codec.decode(memoryview(buffer))
     buffer[-4:] = b"\xff\xff\xff\xff"
     assert array.tolist() == [0, 0, 0, 0]
 
@@ -109,20 +109,20 @@ def test_what_numpy_cannot_send_is_named() -> None:
     ],
 )
 def test_malformed_arrays_are_refused(data: bytes) -> None:
-    with pytest.raises(_arrays.ArrayError):
+    with pytest.raises(arrays.ArrayError):
         back(msgspec.msgpack.encode(msgspec.msgpack.Ext(1, data)))
 
 
 @given(st.binary(max_size=40))
 def test_no_description_breaks_the_reader(data: bytes) -> None:
     try:
-        _arrays.from_shared(1, memoryview(data))
-    except _arrays.ArrayError:
+        arrays.from_shared(1, memoryview(data))
+    except arrays.ArrayError:
         pass
 
 
 def test_unknown_extensions_are_refused() -> None:
-    with pytest.raises(_arrays.ArrayError, match="extension 9"):
+    with pytest.raises(arrays.ArrayError, match="extension 9"):
         back(msgspec.msgpack.encode(msgspec.msgpack.Ext(9, b"")))
 
 
@@ -168,5 +168,5 @@ def test_an_array_spread_over_processes_is_refused() -> None:
         dtype = np.dtype("f4")
         shape = (4,)
 
-    with pytest.raises(_values.EncodeError, match="several processes"):
-        _values.encode({"a": Spread()})
+    with pytest.raises(errors.EncodeError, match="several processes"):
+        codec.encode({"a": Spread()})

@@ -12,7 +12,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from skyward import _wire
+from skyward._core import wire
 
 from .client import gone, source
 from .conftest import Node
@@ -197,14 +197,14 @@ def ended(node: Node, folder: Path, what: str, end: str = "stop", wait: float = 
     worker.call(1, folder=str(folder), what=what)
     sleep(wait)
     if end == "stop":
-        node.agent.send([_wire.STOP, 1, 1, [0], 20.0])
+        node.agent.send([wire.STOP, 1, 1, [0], 20.0])
     elif end == "bye":
-        worker.send([_wire.BYE])
+        worker.send([wire.BYE])
     elif end == "shutdown":
-        node.agent.send([_wire.SHUTDOWN, 1, 20.0])
+        node.agent.send([wire.SHUTDOWN, 1, 20.0])
     else:
         os.kill(node.pid, signal.SIGTERM)
-    assert node.agent.expect(_wire.EXITED)[0][4] == 0
+    assert node.agent.expect(wire.EXITED)[0][4] == 0
     assert gone(node.pid)
 
 
@@ -230,8 +230,8 @@ def test_files_are_whole_although_the_worker_does_not_come_to_its_end(node: Node
     hooks = [{"plugin": "test", "kind": "app", "source": source(STUCK), "filename": "test.py", "factory": "make"}]
     worker = node.ready(FILES, hooks=hooks if what == "hook" else [])
     worker.call(1, folder=str(tmp_path), what="text" if what == "hook" else what)
-    node.agent.send([_wire.STOP, 1, 1, [0], 0.5])
-    assert node.agent.expect(_wire.EXITED)[0][5] == signal.SIGKILL
+    node.agent.send([wire.STOP, 1, 1, [0], 0.5])
+    assert node.agent.expect(wire.EXITED)[0][5] == signal.SIGKILL
     assert (tmp_path / "text").read_text() == "text"
 
 

@@ -259,6 +259,7 @@ def test_a_call_that_raises(make_pool: Callable[..., Pool], workers: int, kind: 
     assert (name, is_ours, text, same) == (kind.capitalize(), False, "('no', 7)", True)
     assert f'raise {name}("no", 7)' in cause
     assert "_calls" not in cause
+    assert "_nested" not in cause
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from skyward import _wire
 from skyward._calls.answers import unpack
+from skyward._core import wire
 
 from .caller import Caller as AnyCaller
 from .caller import until
@@ -142,7 +142,7 @@ def do_close():
 
 def do_abandoned(folder):
     future = sky.submit(double, 1)
-    channel = sky._state.worker.hub.channel
+    channel = sky._core.state.worker.hub.channel
     while not channel._greeted:
         time.sleep(0.001)
     with channel._lock:
@@ -157,7 +157,7 @@ def do_closed_elsewhere(folder, waits):
     future, other = sky.submit(double, 1), sky.submit(double, 2)
     while not os.path.exists(folder + "/go"):
         time.sleep(0.001)
-    os.close(sky._state.worker.hub.channel._connection.fileno())
+    os.close(sky._core.state.worker.hub.channel._connection.fileno())
     other.cancel()
     said = "nothing"
     def wait():
@@ -182,7 +182,7 @@ def do_closed(before, folder, all):
     if all:
         do_close()
     else:
-        os.close(sky._state.worker.hub.channel._connection.fileno())
+        os.close(sky._core.state.worker.hub.channel._connection.fileno())
     try:
         return (sky.submit(double, 2) if before else future).result()
     except sky.CallError as error:
@@ -212,7 +212,7 @@ def test_a_message_to_an_abandoned_connection_is_no_error(node: Node, tmp_path: 
 def test_a_waiting_worker_helps_and_reports_the_end_of_its_wait(node: Node) -> None:
     caller = Caller(node, what="one", number=4)
     assert caller.told[1:4] == [1, 0, node.pid]
-    assert caller.calls.hello[1:] == [_wire.PROTOCOL, node.pid, 1, 0, 0]
+    assert caller.calls.hello[1:] == [wire.PROTOCOL, node.pid, 1, 0, 0]
     assert Path(caller.told[4]).stat().st_mode & 0o777 == 0o600
     call, helped, body = caller.submitted()
     assert (call, helped) == (1, 0)
@@ -224,7 +224,7 @@ def test_a_waiting_worker_helps_and_reports_the_end_of_its_wait(node: Node) -> N
     caller.help(4, body)
     caller.helped(4)
     caller.answer(call, answer)
-    caller.calls.expect(_wire.WAITED)
+    caller.calls.expect(wire.WAITED)
     assert caller.value() == 8
     assert caller.calls.quiet()
 
@@ -232,19 +232,19 @@ def test_a_waiting_worker_helps_and_reports_the_end_of_its_wait(node: Node) -> N
 def test_the_agent_reports_calls_to_a_new_client(node: Node, folder: Path) -> None:
     caller = Caller(node, what="one", number=4)
     again = AgentClient(folder)
-    assert again.expect(_wire.CALLS)[0] == caller.told
+    assert again.expect(wire.CALLS)[0] == caller.told
     call, _, _ = caller.submitted()
     caller.fail(call, "lost")
     caller.failure()
     # After the end of a worker, the agent reports no calls of it.
     os.kill(node.pid, 9)
     assert gone(node.pid)
-    again.expect(_wire.EXITED)
+    again.expect(wire.EXITED)
     third = AgentClient(folder)
-    third.expect(_wire.EXITED)
-    third.send([_wire.PING, 1, 60.0])
-    third.expect(_wire.PONG)
-    assert not [head for head, _ in third.seen if head[0] == _wire.CALLS]
+    third.expect(wire.EXITED)
+    third.send([wire.PING, 1, 60.0])
+    third.expect(wire.PONG)
+    assert not [head for head, _ in third.seen if head[0] == wire.CALLS]
     assert not Path(caller.told[4]).exists()
 
 
@@ -272,7 +272,7 @@ def test_no_message_is_lost_or_doubled_when_a_connection_is_cut(node: Node, ackn
         caller.answer(call, answer)
         calls.connect()
     assert caller.value() == [2 * number for number in range(count)]
-    calls.expect(_wire.WAITED)
+    calls.expect(wire.WAITED)
 
 
 @pytest.mark.parametrize("replaced", [False, True])
@@ -286,7 +286,7 @@ def test_a_body_that_is_half_sent_comes_whole_over_the_next_connection(node: Nod
     """)
     worker.gang = None
     run = worker.start(1)
-    calls = CallsClient(node.agent.expect(_wire.CALLS)[0][4])
+    calls = CallsClient(node.agent.expect(wire.CALLS)[0][4])
     assert calls.frames is not None
     # The beginning has arrived, so the worker is in the middle of the frame.
     calls.frames.socket.recv(1000)
@@ -295,12 +295,12 @@ def test_a_body_that_is_half_sent_comes_whole_over_the_next_connection(node: Nod
         calls.frames = None
     calls.connect()
     assert not replaced or old.at_end()
-    head, body = calls.expect(_wire.SUBMIT)
+    head, body = calls.expect(wire.SUBMIT)
     assert len(body) > 40 << 20
-    calls.expect(_wire.WAIT)
-    calls.send(_wire.HELP, 1, run, 0, 1, False, body=body)
-    head, answer = calls.expect(_wire.HELPED)
-    calls.send(_wire.OUTCOME, 1, True, head[3], body=answer)
+    calls.expect(wire.WAIT)
+    calls.send(wire.HELP, 1, run, 0, 1, False, body=body)
+    head, answer = calls.expect(wire.HELPED)
+    calls.send(wire.OUTCOME, 1, True, head[3], body=answer)
     assert worker.outcome(run)[1] == 40 << 20
 
 
@@ -311,12 +311,12 @@ def test_numbers_that_are_repeated_are_ignored_and_those_that_skip_end_the_conne
     frames = caller.calls.frames
     assert frames is not None
     for _ in range(2):
-        frames.send([_wire.HELP, 1, 1, caller.run, 0, 1, False], body)
+        frames.send([wire.HELP, 1, 1, caller.run, 0, 1, False], body)
     caller.calls.sent = 1
     answer = caller.helped(1)
     assert caller.calls.quiet()
-    frames.send([_wire.OUTCOME, 3, call, True, 5], answer)
-    assert frames.expect(_wire.ERROR)[0][1] == _wire.OUTCOME
+    frames.send([wire.OUTCOME, 3, call, True, 5], answer)
+    assert frames.expect(wire.ERROR)[0][1] == wire.OUTCOME
     assert frames.at_end()
     caller.calls.connect()
     caller.answer(call, answer)
@@ -326,11 +326,11 @@ def test_numbers_that_are_repeated_are_ignored_and_those_that_skip_end_the_conne
 @pytest.mark.parametrize(
     "said",
     [
-        [_wire.CALLS_ATTACH, 1, 1, 0],
-        [_wire.CALLS_ATTACH, _wire.PROTOCOL, 2, 0],
-        [_wire.CALLS_ATTACH, _wire.PROTOCOL, 1, 1000],
-        [_wire.HELP, 1, 1, 1, 0, 1, False],
-        [_wire.RUN, 1, 1, 0, 0],
+        [wire.CALLS_ATTACH, 1, 1, 0],
+        [wire.CALLS_ATTACH, wire.PROTOCOL, 2, 0],
+        [wire.CALLS_ATTACH, wire.PROTOCOL, 1, 1000],
+        [wire.HELP, 1, 1, 1, 0, 1, False],
+        [wire.RUN, 1, 1, 0, 0],
         ["what"],
     ],
 )
@@ -340,7 +340,7 @@ def test_a_connection_that_breaks_the_protocol_ends_and_another_one_is_served(no
     caller.waits()
     stranger = Frames(caller.told[4])
     stranger.send(said)
-    assert stranger.receive()[0][0] == _wire.ERROR
+    assert stranger.receive()[0][0] == wire.ERROR
     assert stranger.at_end()
     caller.calls.connect()
     caller.help(1, body)
@@ -369,14 +369,14 @@ def test_a_worker_that_does_not_wait_refuses(node: Node) -> None:
     call, _, body = caller.submitted()
     caller.waits()
     caller.help(1, body, run=caller.run + 1)
-    assert caller.calls.expect(_wire.REFUSE)[0][2] == 1
+    assert caller.calls.expect(wire.REFUSE)[0][2] == 1
     caller.help(2, body)
     caller.answer(call, caller.helped(2))
     assert caller.value() == 8
     caller.help(3, body)
-    assert caller.calls.expect(_wire.REFUSE)[0][2] == 3
+    assert caller.calls.expect(wire.REFUSE)[0][2] == 3
     caller.help(4, body, aside=True)
-    assert caller.calls.expect(_wire.REFUSE)[0][2] == 4
+    assert caller.calls.expect(wire.REFUSE)[0][2] == 4
 
 
 def test_a_help_after_the_wait_is_refused(node: Node, tmp_path: Path) -> None:
@@ -388,8 +388,8 @@ def test_a_help_after_the_wait_is_refused(node: Node, tmp_path: Path) -> None:
     # With this outcome the caller's wait is over, as soon as it continues.
     caller.answer(call, b"\0\x80\x05K\x07.")
     caller.help(2, body)
-    assert caller.calls.expect(_wire.REFUSE)[0][2] == 2
-    caller.calls.send(_wire.CANCEL_HELP, 1)
+    assert caller.calls.expect(wire.REFUSE)[0][2] == 2
+    caller.calls.send(wire.CANCEL_HELP, 1)
     assert caller.help_failed(1)["kind"] == "cancelled"
     assert caller.value() == 7
 
@@ -402,8 +402,8 @@ def test_a_help_that_comes_with_the_outcome_is_refused(node: Node) -> None:
     caller.answer(call, b"\0\x80\x05K\x07.")
     caller.help(1, body)
     caller.calls.connect()
-    assert caller.calls.expect(_wire.REFUSE)[0][2] == 1
-    caller.calls.expect(_wire.WAITED)
+    assert caller.calls.expect(wire.REFUSE)[0][2] == 1
+    caller.calls.expect(wire.WAITED)
     assert caller.value() == 7
 
 
@@ -414,11 +414,11 @@ def test_the_cancel_of_a_helped_call_leaves_its_caller_alone(node: Node, tmp_pat
     caller.waits()
     caller.help(1, body)
     until((tmp_path / "began").exists)
-    caller.calls.send(_wire.CANCEL_HELP, 1)
+    caller.calls.send(wire.CANCEL_HELP, 1)
     assert caller.help_failed(1)["kind"] == "cancelled"
     # The caller waits again. A late cancel, and one more interrupt, change nothing.
-    caller.calls.send(_wire.CANCEL_HELP, 1)
-    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    caller.calls.send(wire.CANCEL_HELP, 1)
+    node.agent.send([wire.SIGNAL, 1, 0, "interrupt"])
     caller.fail(call, "lost")
     assert caller.value() == "it was lost"
 
@@ -454,7 +454,7 @@ def test_the_cancel_of_a_call_in_the_middle_ends_only_the_calls_within_it(
     caller.waits(1)
     caller.help(2, inner, depth=2, within=1)
     until((tmp_path / "began").exists)
-    caller.calls.send(_wire.CANCEL_HELP, 1)
+    caller.calls.send(wire.CANCEL_HELP, 1)
     assert caller.help_failed(2)["kind"] == "cancelled"
     assert caller.help_failed(1)["kind"] == "cancelled"
     caller.answer(call, b"\0\x80\x05K\x07.")
@@ -467,7 +467,7 @@ def test_a_run_that_waits_is_cancelled(node: Node, tmp_path: Path) -> None:
     caller.waits()
     caller.cancel()
     assert caller.failure()["kind"] == "cancelled"
-    caller.calls.expect(_wire.WAITED)
+    caller.calls.expect(wire.WAITED)
     # Its waiting helped calls are refused, and the next run is not affected.
     run = caller.run = caller.worker.start(1, what="one", number=5)
     call, _, body = caller.submitted()
@@ -483,7 +483,7 @@ def test_a_help_that_has_not_begun_is_cancelled(node: Node, tmp_path: Path) -> N
     caller.waits()
     caller.calls.cut()
     caller.help(1, body)
-    caller.calls.send(_wire.CANCEL_HELP, 1)
+    caller.calls.send(wire.CANCEL_HELP, 1)
     caller.calls.connect()
     assert caller.help_failed(1)["kind"] == "cancelled"
     caller.answer(call, b"\0\x80\x05K\x07.")
@@ -496,7 +496,7 @@ def test_a_call_on_another_thread_is_cancelled(node: Node, tmp_path: Path, name:
     call, _, body = caller.submitted()
     caller.help(1, body, aside=True)
     until((tmp_path / "began").exists)
-    caller.calls.send(_wire.CANCEL_HELP, 1)
+    caller.calls.send(wire.CANCEL_HELP, 1)
     assert caller.help_failed(1)["kind"] == "cancelled"
     assert (tmp_path / "swallowed").exists() == (name == "stubborn")
     caller.fail(call, "cancelled")
@@ -509,7 +509,7 @@ def test_a_call_on_another_thread_that_waits_is_cancelled(node: Node, tmp_path: 
     caller.help(1, body, aside=True)
     _, helped, _ = caller.submitted()
     assert helped == 1
-    caller.calls.send(_wire.CANCEL_HELP, 1)
+    caller.calls.send(wire.CANCEL_HELP, 1)
     assert caller.help_failed(1)["kind"] == "cancelled"
     caller.fail(call, "timeout")
     assert caller.value() == "TimeoutError"
@@ -552,7 +552,7 @@ def test_outcomes_without_an_answer(node: Node) -> None:
 def test_timeouts_and_cancels_of_the_caller(node: Node) -> None:
     caller = Caller(node, what="timeout")
     call, _, _ = caller.submitted()
-    assert caller.calls.expect(_wire.DROP)[0][2] == call
+    assert caller.calls.expect(wire.DROP)[0][2] == call
     caller.fail(call, "cancelled")
     assert caller.value() == "timed out"
 
@@ -564,7 +564,7 @@ def test_a_wait_with_a_deadline_runs_no_call_and_returns_at_its_deadline(node: N
     other, _, body = caller.submitted()
     # It was chosen for a wait without a deadline.
     caller.help(1, body)
-    assert caller.calls.expect(_wire.REFUSE)[0][2] == 1
+    assert caller.calls.expect(wire.REFUSE)[0][2] == 1
     until((tmp_path / "over").exists)
     caller.waits()
     caller.help(2, body)
@@ -582,7 +582,7 @@ def test_a_payload_that_closes_the_connection_does_not_hang(
     if before:
         caller.answer(call, b"\0\x80\x05K\x07.")
     (tmp_path / "go").touch()
-    head, _ = node.agent.expect(_wire.EXITED)
+    head, _ = node.agent.expect(wire.EXITED)
     assert head[4] == 4
 
 
@@ -596,6 +596,6 @@ def test_a_cancel_after_the_payload_closed_the_connection_ends_the_worker(
     caller.submitted()
     caller.submitted()
     (tmp_path / "go").touch()
-    head, _ = node.agent.expect(_wire.EXITED)
+    head, _ = node.agent.expect(wire.EXITED)
     assert head[4] == 4
     assert (tmp_path / "said").read_text().startswith(said)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from skyward import _wire
 from skyward._calls.answers import unpack
-from skyward._calls.helping import _NoLoop
+from skyward._core import wire
+from skyward._nested.helping import _NoLoop
 
 from .caller import Caller
 from .client import DEADLINE, CallsClient
@@ -52,7 +52,7 @@ def main(what, **more):
 
 def do_deep(margin):
     future = sky.submit(double, 4)
-    while not sky._state.worker.hub.channel._greeted:
+    while not sky._core.state.worker.hub.channel._greeted:
         time.sleep(0.001)
     def down():
         frame, depth = sys._getframe(), 0
@@ -68,11 +68,11 @@ def do_deep(margin):
     return future.result()
 
 def do_unsent(error):
-    from skyward import _wire
-    from skyward._calls import channel
+    from skyward._core import wire
+    from skyward._nested import channel
     encode, left = channel._encode, [1]
     def fail(head):
-        if head[0] == _wire.HELPED and left:
+        if head[0] == wire.HELPED and left:
             left.pop()
             raise {"memory": MemoryError, "timer": TimeoutError}[error]
         return encode(head)
@@ -94,7 +94,7 @@ def do_timer_of_a_help():
 
 def do_late_disarm():
     """The timer that a helped call has left fires at the last moment."""
-    from skyward._calls import helping
+    from skyward._nested import helping
     class Signals:
         ITIMER_REAL, getitimer = signal.ITIMER_REAL, signal.getitimer
         left = [1]
@@ -150,7 +150,7 @@ def do_odd():
 
 def do_submit_again():
     """A handler raises in `submit` after the message is kept."""
-    from skyward._calls.start import current
+    from skyward._nested.start import current
     hub = current()
     while not hub.channel._greeted:
         time.sleep(0.001)
@@ -168,7 +168,7 @@ def do_submit_again():
 
 def do_no_memory_to_write():
     """Memory runs out in `submit` after the message is kept."""
-    from skyward._calls.start import current
+    from skyward._nested.start import current
     hub = current()
     while not hub.channel._greeted:
         time.sleep(0.001)
@@ -200,7 +200,7 @@ def do_every_place_in_the_store(kind):
 
         def watch(frame, event, argument):
             nonlocal count, reached, where
-            if event in ("call", "c_return") and "/_calls/" in frame.f_code.co_filename:
+            if event in ("call", "c_return") and frame.f_code.co_filename.split("/")[-2:-1] in (["_calls"], ["_nested"]):
                 count += 1
                 if count == place:
                     reached = True
@@ -221,13 +221,14 @@ def do_every_place_in_the_store(kind):
             sys.setprofile(None)
         if future is not None:
             assert future.result() == 50_000.0 * place, where
-        assert not sky._state.worker.hub.lost, where
+        assert not sky._core.state.worker.hub.lost, where
     return [place, lost]
 
 def do_timer_at(where):
     """A timer of the payload fires in one function."""
     import numpy as np
-    from skyward._calls import start, store
+    from skyward._nested import start
+    from skyward._calls import store
     signal.signal(signal.SIGALRM, late)
     def fire(*_):
         os.kill(os.getpid(), signal.SIGALRM)
@@ -243,7 +244,7 @@ def do_timer_at(where):
             store.Store.load = fire
             future.result()
         elif where == "nudge":
-            channel = sky._state.worker.hub.channel
+            channel = sky._core.state.worker.hub.channel
             nudging, channel._nudging = channel._nudging, Fires()
             try:
                 channel.nudge()
@@ -265,14 +266,14 @@ def do_every_place():
 
         def watch(frame, event, _):
             nonlocal count, reached
-            if event in ("call", "c_return") and "/_calls/" in frame.f_code.co_filename:
+            if event in ("call", "c_return") and frame.f_code.co_filename.split("/")[-2:-1] in (["_calls"], ["_nested"]):
                 count += 1
                 if count == place:
                     reached = True
                     os.kill(os.getpid(), signal.SIGALRM)
 
         future = sky.submit(double, place)
-        hub = sky._state.worker.hub
+        hub = sky._core.state.worker.hub
         try:
             sys.setprofile(watch)
             future.result()
@@ -306,7 +307,7 @@ class OneAnswer(Pool):
             # If this connection ends too, the next read finds it.
             with suppress(EOFError, ConnectionError):
                 calls.connect()
-        answers = (_wire.HELPED, _wire.HELP_FAILED, _wire.REFUSE)
+        answers = (wire.HELPED, wire.HELP_FAILED, wire.REFUSE)
         self.answered.extend(head[2] for head, _ in calls.unread if head[0] in answers)
 
 
@@ -329,8 +330,8 @@ def test_a_wait_that_found_no_stack_does_not_silence_the_calls(node: Node, margi
                 break
             calls.read()
             for head, _ in calls.unread:
-                call = call or (head[2] if head[0] == _wire.SUBMIT else 0)
-                waits = head[0] == _wire.WAIT
+                call = call or (head[2] if head[0] == wire.SUBMIT else 0)
+                waits = head[0] == wire.WAIT
             if waits and call > 0:
                 call = -call
                 caller.answer(-call, SEVEN)
@@ -353,7 +354,7 @@ def test_a_help_whose_answer_cannot_be_sent_fails_and_no_other_help_does(node: N
         assert caller.help_failed(1)["kind"] == "encode"
     caller.answer(call, SEVEN)
     assert caller.value() == 7
-    failed = [head[2] for head, _ in caller.calls.unread if head[0] == _wire.HELP_FAILED]
+    failed = [head[2] for head, _ in caller.calls.unread if head[0] == wire.HELP_FAILED]
     assert failed == []
 
 
@@ -404,10 +405,10 @@ def test_a_call_whose_submit_raises_is_cancelled(node: Node) -> None:
     caller = Caller(node, PAYLOAD, what="submit_again")
     calls = caller.calls
     try:
-        dropped = calls.expect(_wire.DROP)[0][2]
+        dropped = calls.expect(wire.DROP)[0][2]
     except (EOFError, ConnectionError):
         calls.connect()
-        dropped = calls.expect(_wire.DROP)[0][2]
+        dropped = calls.expect(wire.DROP)[0][2]
     heads = [caller.submitted()[0] for _ in range(2)]
     assert dropped == heads[0]
     caller.fail(heads[0], "cancelled")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from skyward import _wire
 from skyward._calls.answers import unpack
+from skyward._core import wire
 
 from .caller import Caller, until
 from .client import Frames
@@ -53,11 +53,11 @@ def failing(function, calls):
     return fail
 
 def do_fails(where, folder):
-    from skyward._calls import serving
+    from skyward._nested import serving
     calls, told = [], []
     future = sky.submit(double, 4)
     future.add_done_callback(told.append)
-    hub = sky._state.worker.hub
+    hub = sky._core.state.worker.hub
     if where == "handle":
         hub.channel._handle = failing(hub.channel._handle, calls)
     elif where == "failure":
@@ -81,7 +81,7 @@ def do_fails(where, folder):
     return [value, len(calls), len(told)]
 
 def do_no_room():
-    from skyward._calls import helping
+    from skyward._nested import helping
     future = sky.submit(double, 4)
     helping.Call = failing(helping.Call, [])
     try:
@@ -92,7 +92,7 @@ def do_no_room():
 def do_slow_to_go_on():
     """What helps goes on late after it has answered."""
     future = sky.submit(double, 4)
-    hub = sky._state.worker.hub
+    hub = sky._core.state.worker.hub
     end_frame = hub.end_frame
     def end_frame_slowly(*args, **kwargs):
         end_frame(*args, **kwargs)
@@ -113,7 +113,7 @@ def test_a_help_for_a_wait_that_has_ended_does_not_run_in_the_one_around_it(node
     answer = caller.helped(1)
     # The client does not know this yet, and chooses the inner wait.
     caller.help(2, inner, depth=2, within=1)
-    assert caller.calls.expect(_wire.REFUSE)[0][2] == 2
+    assert caller.calls.expect(wire.REFUSE)[0][2] == 2
     caller.help(3, inner, depth=2)
     caller.helped(3)
     caller.answer(call, answer)
@@ -165,7 +165,7 @@ def test_a_message_that_could_not_be_handled_comes_again_and_counts_once(
         caller.calls.connect()
     if where == "thread":
         assert unpack(caller.helped(1)) == (8, None)
-        assert not [head for head, _ in caller.calls.unread if head[0] in (_wire.HELPED, _wire.HELP_FAILED)]
+        assert not [head for head, _ in caller.calls.unread if head[0] in (wire.HELPED, wire.HELP_FAILED)]
         caller.answer(call, SEVEN)
     assert caller.value() == [value, 1, 1]
 
@@ -180,9 +180,9 @@ def test_a_client_that_lacks_acknowledged_messages_is_refused(node: Node) -> Non
     # This client has replaced one that was killed, so nobody has the messages that the first has
     # acknowledged.
     second = Frames(caller.told[4])
-    second.send([_wire.CALLS_ATTACH, _wire.PROTOCOL, 1, 0])
+    second.send([wire.CALLS_ATTACH, wire.PROTOCOL, 1, 0])
     head, _ = second.receive()
-    assert head[:2] == [_wire.ERROR, _wire.CALLS_ATTACH]
+    assert head[:2] == [wire.ERROR, wire.CALLS_ATTACH]
     assert "end the worker" in head[2]
     assert second.at_end()
     caller.calls.connect()

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from skyward import _wire
 from skyward._calls.answers import pack_error, unpack
 from skyward._calls.pickles import dumps, loads
+from skyward._core import wire
 
 from .client import CallsClient
 from .conftest import Node
@@ -157,13 +157,13 @@ class Mapped:
         self.worker = node.ready(PAYLOAD)
         self.worker.gang = None
         self.run = self.worker.start(1, **arguments)
-        self.calls = CallsClient(node.agent.expect(_wire.CALLS)[0][4])
+        self.calls = CallsClient(node.agent.expect(wire.CALLS)[0][4])
         self.sizes: list[int] = []
         self.outstanding: list[tuple[int, bytes]] = []
 
     def take_in(self, count: int) -> None:
         for _ in range(count):
-            head, body = self.calls.expect(_wire.SUBMIT)
+            head, body = self.calls.expect(wire.SUBMIT)
             self.outstanding.append((head[2], body))
             self.sizes.append(len(self.items(body)))
 
@@ -176,12 +176,12 @@ class Mapped:
         """Answer the call that has waited longest."""
         call, body = self.outstanding.pop(0)
         count = len(self.items(body))
-        self.calls.send(_wire.OUTCOME, call, True, micros, body=bytes(dumps(([result] * count, None), b"\0")))
+        self.calls.send(wire.OUTCOME, call, True, micros, body=bytes(dumps(([result] * count, None), b"\0")))
 
     def idle(self) -> bool:
         """Return whether no further call is submitted."""
         while not self.calls.quiet(0.1):
-            if any(head[0] == _wire.SUBMIT for head, _ in self.calls.unread):
+            if any(head[0] == wire.SUBMIT for head, _ in self.calls.unread):
                 return False
             self.calls.unread.clear()
         return True
@@ -241,14 +241,14 @@ def test_items_that_are_too_large_together_are_sent_apart(node: Node) -> None:
     worker = node.ready(PAYLOAD, max_frame_bytes=10_000)
     worker.gang = None
     run = worker.start(1, what="uneven", count=100, size=6000)
-    calls = CallsClient(node.agent.expect(_wire.CALLS)[0][4])
+    calls = CallsClient(node.agent.expect(wire.CALLS)[0][4])
     sizes: list[int] = []
     while sum(sizes) < 104:
-        head, body = calls.expect(_wire.SUBMIT)
+        head, body = calls.expect(wire.SUBMIT)
         batch, arguments, *_ = loads(body)
         results = batch(*arguments)
         sizes.append(len(results[0]))
-        calls.send(_wire.OUTCOME, head[2], True, 1, body=bytes(dumps(results, b"\0")))
+        calls.send(wire.OUTCOME, head[2], True, 1, body=bytes(dumps(results, b"\0")))
     assert max(sizes) > 8
     assert worker.outcome(run)[1] == [0] * 100 + [6000] * 4
 
@@ -300,7 +300,7 @@ def test_cancelled_calls_are_reported_to_the_client(node: Node, what: str) -> No
     mapped = Mapped(node, what=what, count=1000)
     mapped.take_in(4)
     mapped.answer(30_000)
-    dropped = {mapped.calls.expect(_wire.DROP)[0][2] for _ in range(3)}
+    dropped = {mapped.calls.expect(wire.DROP)[0][2] for _ in range(3)}
     assert dropped == {2, 3, 4}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from skyward import _wire
+from skyward._core import wire
 
 from .client import ROOT, CallsClient, WorkerClient, start_spec
 from .conftest import Node
@@ -222,9 +222,9 @@ def test_only_a_single_task_can_submit_calls(node: Node) -> None:
     with pytest.raises(sky.CallError, match="only inside a payload"):
         sky.map(len, [""])
     # The agent has not asked the client to connect.
-    node.agent.send([_wire.PING, 1, 60.0])
-    node.agent.expect(_wire.PONG)
-    assert not [head for head, _ in node.agent.seen if head[0] == _wire.CALLS]
+    node.agent.send([wire.PING, 1, 60.0])
+    node.agent.expect(wire.PONG)
+    assert not [head for head, _ in node.agent.seen if head[0] == wire.CALLS]
 
 
 def test_a_forked_child_cannot_use_calls(make_pool: Callable[..., Pool]) -> None:
@@ -283,11 +283,11 @@ def test_options_are_sent(node: Node) -> None:
     worker = node.ready(PAYLOAD)
     worker.gang = None
     run = worker.start(1, what="options")
-    calls = CallsClient(node.agent.expect(_wire.CALLS)[0][4])
+    calls = CallsClient(node.agent.expect(wire.CALLS)[0][4])
     retry = {"crash": 0, "out_of_memory": 1, "node_lost": 2, "preempted": 5}
-    assert calls.expect(_wire.SUBMIT)[0][5] == {**retry, "timeout": 5.0}
-    assert calls.expect(_wire.SUBMIT)[0][5] is None
-    assert calls.expect(_wire.SUBMIT)[0][5] == {"queue_timeout": 7.0, "help": False}
+    assert calls.expect(wire.SUBMIT)[0][5] == {**retry, "timeout": 5.0}
+    assert calls.expect(wire.SUBMIT)[0][5] is None
+    assert calls.expect(wire.SUBMIT)[0][5] == {"queue_timeout": 7.0, "help": False}
     assert worker.outcome(run)[1] == "sent"
 
 
@@ -399,16 +399,16 @@ def test_a_call_runs_inside_the_task_hooks_unless_it_is_helped(node: Node) -> No
     worker = node.ready(source, hooks=[hook])
     worker.gang = None
     run = worker.start(1)
-    calls = CallsClient(node.agent.expect(_wire.CALLS)[0][4])
-    _, body = calls.expect(_wire.SUBMIT)
-    calls.expect(_wire.WAIT)
-    calls.send(_wire.HELP, 1, run, 0, 1, False, body=body)
-    _, answer = calls.expect(_wire.HELPED)
-    calls.send(_wire.OUTCOME, 1, True, 1, body=answer)
+    calls = CallsClient(node.agent.expect(wire.CALLS)[0][4])
+    _, body = calls.expect(wire.SUBMIT)
+    calls.expect(wire.WAIT)
+    calls.send(wire.HELP, 1, run, 0, 1, False, body=body)
+    _, answer = calls.expect(wire.HELPED)
+    calls.send(wire.OUTCOME, 1, True, 1, body=answer)
     assert worker.outcome(run)[1] == [1, 1]
     worker.task += 1
-    worker.send([_wire.RUN, worker.task, 1, 0, 0, None, None, 1], body)
-    _, found = worker.expect(_wire.RESULT)
+    worker.send([wire.RUN, worker.task, 1, 0, 0, None, None, 1], body)
+    _, found = worker.expect(wire.RESULT)
     assert found == b"\0\x80\x05K\x02."
 
 
@@ -418,20 +418,20 @@ def test_a_call_runs_inside_the_task_hooks_unless_it_is_helped(node: Node) -> No
 )
 def test_a_payload_that_does_not_load_fails_its_calls(node: Node, source: str, kind: str) -> None:
     worker = node.ready(source)
-    worker.send([_wire.RUN, 1, 1, 0, 0, None, None, 1], b"what")
+    worker.send([wire.RUN, 1, 1, 0, 0, None, None, 1], b"what")
     assert worker.outcome(1)[1]["kind"] == kind
 
 
 def test_a_body_that_cannot_be_read_fails_its_call(node: Node) -> None:
     worker = node.ready("def main(): pass")
-    worker.send([_wire.RUN, 1, 1, 0, 0, None, None, 64], b"what")
+    worker.send([wire.RUN, 1, 1, 0, 0, None, None, 64], b"what")
     failure = worker.outcome(1)[1]
     assert failure["kind"] == "arguments"
     assert "cannot unpickle the function or its arguments" in failure["message"]
     # The same on a worker without calls of its own, which starts neither a thread nor a second
     # connection.
-    worker.send([_wire.RUN, 2, 1, 0, 0, None, None, 65], b"what")
-    assert worker.expect(_wire.ERROR)[0][1] == _wire.RUN
+    worker.send([wire.RUN, 2, 1, 0, 0, None, None, 65], b"what")
+    assert worker.expect(wire.ERROR)[0][1] == wire.RUN
 
 
 def test_a_run_of_a_call_that_is_cancelled_says_so(node: Node, tmp_path: Path) -> None:
@@ -460,7 +460,8 @@ def test_a_worker_starts_without_any_of_it(node: Node) -> None:
     worker = node.ready("""
         import sys
         def main():
-            return sorted(name for name in sys.modules if '_calls' in name or name in ('threading', 'pickle'))
+            parts = ('_calls', '_nested', 'threading', 'pickle')
+            return sorted(name for name in sys.modules if any(part in parts for part in name.split('.')))
     """)
     plain = subprocess.run(
         [sys.executable, "-c", "import mmap, sys; print('threading' in sys.modules)"],
@@ -481,5 +482,5 @@ def test_two_workers_report_their_calls(node: Node) -> None:
         client.load(1, PAYLOAD)
         client.gang = None
         client.start(1, what="told")
-        told = node.agent.expect(_wire.CALLS)[0]
+        told = node.agent.expect(wire.CALLS)[0]
         assert told[1:4] == [1, index, pid]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from skyward import _wire
 from skyward._calls.answers import unpack
+from skyward._core import wire
 
 from .caller import Caller
 from .conftest import Node
@@ -144,7 +144,7 @@ def do_put_elsewhere():
         return str(error)
 
 def held():
-    return len(sky._state.worker.store._files)
+    return len(sky._core.state.worker.store._files)
 
 def do_held():
     future = sky.submit(about, large())
@@ -177,7 +177,7 @@ def do_larger():
     return submit(np.arange(1_000_000, dtype=np.float64))
 
 def do_wait(patience=600.0):
-    from skyward._calls import fetching
+    from skyward._nested import fetching
     fetching._LONGEST = patience
     return sky.submit(about, np.zeros(10)).result()
 '''
@@ -322,11 +322,11 @@ def test_what_cannot_be_put_is_named(node: Node) -> None:
     worker.gang = None
     run = worker.start(1, what="put_wrong", folder="")
     head, said = worker.outcome(run)
-    assert head[0] == _wire.RESULT, said
+    assert head[0] == wire.RESULT, said
     assert said.startswith("a lock cannot be put into the store, because it cannot be pickled: ")
     head, said = worker.outcome(worker.start(1, what="put_elsewhere"))
     assert (head[0], said) == (
-        _wire.RESULT,
+        wire.RESULT,
         "the result of sky.put can only be passed to calls of the same pool",
     )
 
@@ -354,7 +354,7 @@ def test_an_array_too_large_for_the_store_and_the_call_is_an_error(node: Node) -
     worker = node.ready(PAYLOAD, store_bytes=1 << 20, max_frame_bytes=1 << 20)
     worker.gang = None
     head, said = worker.outcome(worker.start(1, what="full", size=200_000))
-    assert head[0] == _wire.RESULT, said
+    assert head[0] == wire.RESULT, said
     assert said.startswith("the call of about has 1600")
     assert said.endswith("in use, and `Limits::store_bytes` is 1048576")
 
@@ -368,14 +368,14 @@ def test_an_array_of_another_node_is_fetched_in_pieces_once_per_node(make_node: 
     second.help(1, body, aside=True)
     got = 0
     while got < 8_000_000:
-        head, _ = second.calls.expect(_wire.FETCH)
+        head, _ = second.calls.expect(wire.FETCH)
         fetch, rank, digest, offset, length = head[2:]
         assert (rank, digest, offset) == (0, digests(owner)[0], got)
         assert length <= 1 << 20
-        first.calls.send(_wire.READ, 5, digest, offset, length)
-        told, piece = first.calls.expect(_wire.PIECE)
+        first.calls.send(wire.READ, 5, digest, offset, length)
+        told, piece = first.calls.expect(wire.PIECE)
         assert (told[2], len(piece)) == (5, length)
-        second.calls.send(_wire.FETCHED, fetch, body=piece)
+        second.calls.send(wire.FETCHED, fetch, body=piece)
         got += length
     total = 499_999_500_000.0
     assert value(second.helped(1))[0] == total
@@ -395,10 +395,10 @@ def test_a_missing_array_is_an_error_of_the_call(make_node: Callable[..., Node])
     second = Caller(other, PAYLOAD, what="wait")
     second.submitted()
     second.help(1, body, aside=True)
-    head, _ = second.calls.expect(_wire.FETCH)
+    head, _ = second.calls.expect(wire.FETCH)
     # The owner still holds the file open, so the test answers in place of another worker of its
     # node.
-    second.calls.send(_wire.NOT_FETCHED, head[2])
+    second.calls.send(wire.NOT_FETCHED, head[2])
     failure = second.help_failed(1)
     assert failure["kind"] == "arguments"
     assert "an argument of 800000 bytes is no longer on the node of rank 0" in failure["message"]
@@ -411,7 +411,7 @@ def test_a_worker_that_sends_no_part_of_an_array_fails_the_call(make_node: Calla
     second = Caller(other, PAYLOAD, what="wait", patience=0.5)
     second.submitted()
     second.help(1, body, aside=True)
-    second.calls.expect(_wire.FETCH)
+    second.calls.expect(wire.FETCH)
     failure = second.help_failed(1)
     assert failure["kind"] == "arguments"
     assert "rank 0 has sent no part of an argument of 800000 bytes for 0.5 s" in failure["message"]
@@ -420,8 +420,8 @@ def test_a_worker_that_sends_no_part_of_an_array_fails_the_call(make_node: Calla
 def test_a_worker_reports_a_missing_file(node: Node) -> None:
     caller = Caller(node, PAYLOAD, what="large")
     call, _, _ = caller.submitted()
-    caller.calls.send(_wire.READ, 9, "0" * 64, 0, 10)
-    assert caller.calls.expect(_wire.MISSING)[0][2:] == [9]
+    caller.calls.send(wire.READ, 9, "0" * 64, 0, 10)
+    assert caller.calls.expect(wire.MISSING)[0][2:] == [9]
     caller.answer(call, b"\0\x80\x05K\x07.")
     assert caller.value() == 7
 
@@ -429,14 +429,14 @@ def test_a_worker_reports_a_missing_file(node: Node) -> None:
 def test_a_name_that_is_a_path_is_refused(node: Node, tmp_path: Path) -> None:
     caller = Caller(node, PAYLOAD, what="large")
     caller.submitted()
-    caller.calls.send(_wire.READ, 9, f"../../{tmp_path.name}".ljust(64, "0")[:64], 0, 10)
+    caller.calls.send(wire.READ, 9, f"../../{tmp_path.name}".ljust(64, "0")[:64], 0, 10)
     assert caller.calls.frames is not None
     # The error may be lost, because the worker closes the connection.
     with suppress(EOFError, ConnectionResetError):
         while True:
             head, _ = caller.calls.frames.receive()
-            assert head[0] != _wire.PIECE
-            if head[0] == _wire.ERROR:
+            assert head[0] != wire.PIECE
+            if head[0] == wire.ERROR:
                 break
 
 
@@ -448,11 +448,11 @@ def test_a_task_that_is_cancelled_while_its_array_is_fetched_ends_at_once(make_n
     second.submitted()
     second.waits()
     second.help(1, body)
-    second.calls.expect(_wire.FETCH)
-    second.calls.send(_wire.CANCEL_HELP, 1)
+    second.calls.expect(wire.FETCH)
+    second.calls.send(wire.CANCEL_HELP, 1)
     assert second.help_failed(1)["kind"] == "cancelled"
     # The cancelled call has left no lock on which this one would have to wait.
     second.help(2, body)
-    second.calls.expect(_wire.FETCH)
+    second.calls.expect(wire.FETCH)
     second.cancel()
     assert second.failure()["kind"] == "cancelled"

@@ -8,7 +8,7 @@ from time import monotonic
 
 import pytest
 
-from skyward import _wire
+from skyward._core import wire
 
 from .client import DEADLINE
 from .conftest import Node
@@ -86,7 +86,7 @@ def test_calls_that_are_cancelled_at_any_moment(node: Node, workers: int, wait: 
         while any(pool.waiting):
             pool.step(0.001)
             assert monotonic() < end, pool.waiting
-    assert _wire.EXITED not in [head[0] for head, _ in node.agent.seen]
+    assert wire.EXITED not in [head[0] for head, _ in node.agent.seen]
 
 
 EVERY_LINE = """
@@ -96,7 +96,7 @@ import sys
 
 import numpy as np
 import skyward as sky
-from skyward import _state
+from skyward._core import state
 
 def double(number):
     return 2 * number
@@ -105,7 +105,7 @@ def doubled(array, number):
     return float(array[0]) * number
 
 def interrupt():
-    _state.worker.session.cancelled = True
+    state.worker.session.cancelled = True
     os.kill(os.getpid(), signal.SIGINT)
 
 def finalize():
@@ -116,14 +116,14 @@ def finalize():
 
 def main(what):
     act = globals()[what]
-    worker, quiet, place, reached = _state.worker, [], 0, True
+    worker, quiet, place, reached = state.worker, [], 0, True
     sky.submit(double, 0).result()
     while reached:
         place, count, reached, line = place + 1, 0, False, None
 
         def trace(frame, event, argument):
             nonlocal count, reached, line
-            if "/_calls/" not in frame.f_code.co_filename:
+            if frame.f_code.co_filename.split("/")[-2:-1] not in (["_calls"], ["_nested"]):
                 return None
             if event == "line":
                 count += 1

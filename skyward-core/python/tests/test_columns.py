@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skyward import _labels
+from skyward._values import labels
 
 from .test_values import refused, there
 
@@ -58,7 +58,7 @@ def test_attributes_of_stored_arrays_are_not_lost() -> None:
 def test_plain_arrays_have_no_labels() -> None:
     value: Any
     for value in (np.zeros(2), np.zeros((1, 1)), np.rec.array([1, 2])):
-        assert _labels.lost(value, type(value)) == ""
+        assert labels.lost(value, type(value)) == ""
 
 
 @pytest.mark.frameworks

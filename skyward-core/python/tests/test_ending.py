@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from skyward import _wire
 from skyward._agent import tree
 from skyward._agent.ending import end
+from skyward._core import wire
 
 from .conftest import Node
 from .other_user import USER, needs_root, start
@@ -64,7 +64,7 @@ def test_processes_that_only_start_others_end_with_their_worker(
     held = Held(tmp_path / "held")
     worker = node.ready(CHAIN)
     head, _ = worker.outcome(worker.start(1, path=held.path, sessions=sessions))
-    assert head[0] == _wire.RESULT
+    assert head[0] == wire.RESULT
     if how == "exit":
         os.kill(node.pid, signal.SIGKILL)
     elif how == "shutdown":

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from skyward import _wire
+from skyward._core import wire
 
 from .client import WorkerClient
 from .conftest import Node
@@ -79,7 +79,7 @@ def test_arguments_that_cannot_be_decoded(node: Node) -> None:
     for task, body in enumerate(
         [b"\x81\xa1a", b"\x01", b"\xc1", msgspec.msgpack.encode({"a": msgspec.msgpack.Ext(77, b"")})], 50
     ):
-        worker.send([_wire.RUN, task, 1, 0, 0, None], body)
+        worker.send([wire.RUN, task, 1, 0, 0, None], body)
         assert worker.outcome(task)[1]["kind"] == "arguments"
         worker.task = task
     assert worker.call(1, a=1) == 1
@@ -122,8 +122,8 @@ def test_a_generator_that_raises_half_way(node: Node) -> None:
     """)
     task = worker.start(1, 10)
     head, failure = worker.outcome(task)
-    assert [head for head, _ in worker.seen] == [[_wire.ITEM, task, 0], [_wire.ITEM, task, 1]]
-    assert (head[0], failure["kind"], failure["message"]) == (_wire.FAILURE, "exception", "half")
+    assert [head for head, _ in worker.seen] == [[wire.ITEM, task, 0], [wire.ITEM, task, 1]]
+    assert (head[0], failure["kind"], failure["message"]) == (wire.FAILURE, "exception", "half")
 
 
 def test_an_item_that_cannot_be_encoded(node: Node) -> None:
@@ -214,7 +214,7 @@ def test_a_cause_is_in_the_traceback(node: Node) -> None:
     trace = worker.failure(1)["traceback"]
     assert "ZeroDivisionError" in trace
     assert "direct cause" in trace
-    assert "_runner.py" not in trace
+    assert "runner.py" not in trace
 
 
 def test_recursion_without_end_is_a_short_traceback(node: Node) -> None:
@@ -254,8 +254,8 @@ def test_changes_of_a_payload_to_its_process_do_not_stop_the_worker(node: Node) 
     """)
     for what in ("close", "stdout", "signals", "thread", "chdir"):
         assert worker.call(1, what=what) == what
-    node.agent.send([_wire.STOP, 1, 1, [0], 20.0])
-    head, _ = node.agent.expect(_wire.EXITED)
+    node.agent.send([wire.STOP, 1, 1, [0], 20.0])
+    head, _ = node.agent.expect(wire.EXITED)
     assert head[4:6] == [0, None]
 
 
@@ -266,7 +266,7 @@ def test_a_worker_whose_descriptors_were_closed_says_so_and_ends(node: Node) -> 
             os.closerange(3, 1 << 16)
     """)
     worker.start(1)
-    head, _ = node.agent.expect(_wire.EXITED)
+    head, _ = node.agent.expect(wire.EXITED)
     assert head[4:7] == [4, None, False]
     assert b"closed descriptors" in (node.folder / "g1" / "w0.err").read_bytes()
 
@@ -276,15 +276,15 @@ def test_garbage_ends_the_connection_and_not_the_worker(node: Node) -> None:
     path = node.started[0][2]
     for garbage in (
         b"\xff" * 64,
-        _wire.HEADER.pack(3, 0) + b"\xc1\xc1\xc1",
-        _wire.frame([_wire.RUN, 1]),
-        _wire.frame([250]),
-        _wire.frame(["x"]),
-        _wire.frame([_wire.LOAD, 1, "d"], b"\x01"),
-        _wire.frame([_wire.CREDIT, [], {}]),
+        wire.HEADER.pack(3, 0) + b"\xc1\xc1\xc1",
+        wire.frame([wire.RUN, 1]),
+        wire.frame([250]),
+        wire.frame(["x"]),
+        wire.frame([wire.LOAD, 1, "d"], b"\x01"),
+        wire.frame([wire.CREDIT, [], {}]),
     ):
         worker.socket.sendall(garbage)
-        head, _ = worker.expect(_wire.ERROR)
+        head, _ = worker.expect(wire.ERROR)
         assert head[2]
         assert worker.at_end()
         worker = WorkerClient(path)
@@ -296,9 +296,9 @@ def test_garbage_ends_the_connection_and_not_the_worker(node: Node) -> None:
 @pytest.mark.parametrize(
     ("first", "text"),
     [
-        ([_wire.ATTACH, 3, 1, 0, []], "version 2"),
-        ([_wire.ATTACH, 2, 7, 0, []], "generation 1"),
-        ([_wire.BYE], "Hello"),
+        ([wire.ATTACH, 3, 1, 0, []], "version 2"),
+        ([wire.ATTACH, 2, 7, 0, []], "generation 1"),
+        ([wire.BYE], "Hello"),
     ],
 )
 def test_a_wrong_greeting_is_refused(node: Node, first: list[object], text: str) -> None:
@@ -309,7 +309,7 @@ def test_a_wrong_greeting_is_refused(node: Node, first: list[object], text: str)
     stranger = WorkerClient.__new__(WorkerClient)
     super(WorkerClient, stranger).__init__(node.started[0][2])
     stranger.send(first)
-    assert text in stranger.expect(_wire.ERROR)[0][2]
+    assert text in stranger.expect(wire.ERROR)[0][2]
 
 
 def test_stacks_of_all_threads_are_sent_on_request(node: Node) -> None:
@@ -325,12 +325,12 @@ def test_stacks_of_all_threads_are_sent_on_request(node: Node) -> None:
             waits_here()
     """)
     worker.start(1)
-    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
-    node.agent.expect(_wire.LOG)
+    node.agent.send([wire.LOGS, 1, 0, 0, 0])
+    node.agent.expect(wire.LOG)
     for _ in range(2):
-        node.agent.send([_wire.SIGNAL, 1, 0, "stacks"])
-        head, data = node.agent.expect(_wire.STACKS)
-        assert head == [_wire.STACKS, 1, 0]
+        node.agent.send([wire.SIGNAL, 1, 0, "stacks"])
+        head, data = node.agent.expect(wire.STACKS)
+        assert head == [wire.STACKS, 1, 0]
         *_, beside, main = data.decode().split("hread 0x")
         assert 'File "job.py", line 5 in beside' in beside, "each request gets the stacks once"
         assert 'File "job.py", line 3 in waits_here' in main, "the main thread comes last"
@@ -341,8 +341,8 @@ def test_stacks_of_all_threads_are_sent_on_request(node: Node) -> None:
 def test_a_process_that_cannot_answer_has_no_stacks(node: Node) -> None:
     node.ready()
     os.kill(node.pid, signal.SIGSTOP)
-    node.agent.send([_wire.SIGNAL, 1, 0, "stacks"])
-    assert node.agent.expect(_wire.STACKS) == ([_wire.STACKS, 1, 0], b"")
+    node.agent.send([wire.SIGNAL, 1, 0, "stacks"])
+    assert node.agent.expect(wire.STACKS) == ([wire.STACKS, 1, 0], b"")
     os.kill(node.pid, signal.SIGCONT)
 
 
@@ -367,10 +367,10 @@ def test_stacks_are_bounded(node: Node) -> None:
     """
     worker = node.ready(source)
     worker.start(1)
-    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
-    node.agent.expect(_wire.LOG)
-    node.agent.send([_wire.SIGNAL, 1, 0, "stacks"])
-    _, data = node.agent.expect(_wire.STACKS)
+    node.agent.send([wire.LOGS, 1, 0, 0, 0])
+    node.agent.expect(wire.LOG)
+    node.agent.send([wire.SIGNAL, 1, 0, "stacks"])
+    _, data = node.agent.expect(wire.STACKS)
     assert len(data) == 64 << 10
     assert b"last_of_all" in data
 
@@ -386,13 +386,13 @@ def test_progress_is_reported(node: Node) -> None:
                 sky.progress()
             return True
     """)
-    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
+    node.agent.send([wire.LOGS, 1, 0, 0, 0])
     worker.start(1, descriptors=False)
-    assert node.agent.expect(_wire.PROGRESS)[0] == [_wire.PROGRESS, 1, 0]
+    assert node.agent.expect(wire.PROGRESS)[0] == [wire.PROGRESS, 1, 0]
     assert node.agent.quiet(0.3), "said twice at once is said once"
     # A worker that loses its descriptors ends, but not with an error of this call.
     worker.start(1, descriptors=True)
-    assert node.agent.expect(_wire.EXITED)[0][4:7] == [4, None, False]
+    assert node.agent.expect(wire.EXITED)[0][4:7] == [4, None, False]
 
 
 def test_progress_outside_of_a_worker_does_nothing() -> None:
@@ -408,7 +408,7 @@ def test_a_crash_leaves_its_stack_in_the_output(node: Node) -> None:
             ctypes.string_at(0)
     """)
     worker.start(1)
-    head, _ = node.agent.expect(_wire.EXITED)
+    head, _ = node.agent.expect(wire.EXITED)
     assert head[4:7] == [None, signal.SIGSEGV, False]
     assert b"Segmentation fault" in (node.folder / "g1" / "w0.err").read_bytes()
 

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from skyward import _forms, _values
+from skyward._values import codec, forms
 
 from .test_values import packed, refused, there
 
@@ -45,13 +45,13 @@ def test_a_namedtuple_carries_its_names() -> None:
 
 def test_the_names_of_a_type_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    find = _forms.record_names
+    find = forms.record_names
 
     def counted(kind: type, items: int) -> list[str] | None:
         asked.append(kind)
         return find(kind, items)
 
-    monkeypatch.setattr(_forms, "record_names", counted)
+    monkeypatch.setattr(forms, "record_names", counted)
     Other = collections.namedtuple("Other", "x y")
     rows = [row for _ in range(100) for row in (Score(1, b"a"), Other(2, [3]))]
     assert there(rows) == [{"loss": 1, "accuracy": b"a"}, {"x": 2, "y": [3]}] * 100
@@ -65,7 +65,7 @@ def test_a_tuple_of_another_length_than_its_names_has_none() -> None:
 
 def test_large_parts_of_a_namedtuple_are_not_copied() -> None:
     large = bytes(1 << 20)
-    parts = _values.encode(Score(large, np.zeros(1 << 20)))
+    parts = codec.encode(Score(large, np.zeros(1 << 20)))
     assert any(part is large for part in parts)
     found = there(Score(large, 1))
     assert found == {"loss": large, "accuracy": 1}

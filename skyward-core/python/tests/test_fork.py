@@ -13,7 +13,7 @@ from time import monotonic, sleep
 
 import msgspec
 
-from skyward import _wire
+from skyward._core import wire
 
 from .client import DEADLINE, ROOT, WorkerClient, start_spec
 from .conftest import Node
@@ -50,11 +50,11 @@ def test_many_pools_of_forked_processes_lose_no_item(make_node: Callable[..., No
         tasks.append(client.start(1, WINDOW, count=POOLS))
     for number in range(POOLS):
         for client, task in zip(clients, tasks, strict=True):
-            head, _ = client.expect(_wire.ITEM)
+            head, _ = client.expect(wire.ITEM)
             assert head[1:] == [task, number]
-            client.send([_wire.CREDIT, task, number + 1 + WINDOW, number + 1])
+            client.send([wire.CREDIT, task, number + 1 + WINDOW, number + 1])
     for client, task in zip(clients, tasks, strict=True):
-        assert client.outcome(task)[0][0] == _wire.RESULT
+        assert client.outcome(task)[0][0] == wire.RESULT
 
 
 STATE = """
@@ -179,8 +179,8 @@ def test_a_child_that_leaves_the_payload_ends_there(node: Node) -> None:
     assert [worker.call(1, how=how) for how in ("return", "exit", "raise", "stop", "text")] == [0, 7, 1, 1, 1]
     worker.load(2, RETURNS, entry="stream")
     task = worker.start(2, WINDOW)
-    assert worker.outcome(task)[0][0] == _wire.RESULT
-    assert [msgspec.msgpack.decode(body) for head, body in worker.seen if head[0] == _wire.ITEM] == [0]
+    assert worker.outcome(task)[0][0] == wire.RESULT
+    assert [msgspec.msgpack.decode(body) for head, body in worker.seen if head[0] == wire.ITEM] == [0]
     assert (node.folder / "g1" / "w0.out").read_text() == "childleft\n" * 5 + "left\n"
     errors = (node.folder / "g1" / "w0.err").read_text()
     assert "ValueError: of the child" in errors
@@ -191,7 +191,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
     """Run a program that guards its forks like a worker."""
     head = """
 import os, signal, time
-from skyward import _fork
+from skyward._core import fork as _fork
 
 def interrupted(number, frame):
     if not forks.defer(frame):
@@ -299,7 +299,7 @@ def test_a_cancel_that_a_callback_of_fork_swallows_is_raised_again(node: Node, t
     started, go = tmp_path / "started", tmp_path / "go"
     task = worker.start(1, started=str(started), go=str(go))
     until(started.exists)
-    worker.send([_wire.CANCEL, task])
+    worker.send([wire.CANCEL, task])
     go.touch()
     assert worker.outcome(task)[1]["kind"] == "cancelled"
     assert "Exception ignored" not in (node.folder / "g1" / "w0.err").read_text()
@@ -339,7 +339,7 @@ def test_a_cancel_that_is_repeated_while_the_first_one_is_swallowed_is_raised(no
     started, go = tmp_path / "started", tmp_path / "go"
     task = worker.start(1, started=str(started), go=str(go))
     until(started.exists)
-    worker.send([_wire.CANCEL, task])
+    worker.send([wire.CANCEL, task])
     go.touch()
     assert worker.outcome(task)[1]["kind"] == "cancelled"
 
@@ -374,11 +374,11 @@ def test_a_task_that_forks_is_cancelled_at_any_moment(node: Node) -> None:
         task = worker.start(1, count=1 << 30)
         # The moment is random on purpose: there is no condition to wait for.
         worker.quiet(chance.uniform(0.0, 0.05))
-        worker.send([_wire.CANCEL, task])
+        worker.send([wire.CANCEL, task])
         end = monotonic() + DEADLINE
         while worker.quiet(0.05):
             assert monotonic() < end, (node.folder / "g1" / "w0.err").read_text()
-            node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+            node.agent.send([wire.SIGNAL, 1, 0, "interrupt"])
         assert worker.outcome(task)[1]["kind"] == "cancelled"
         assert worker.call(1, count=1) == 1
 

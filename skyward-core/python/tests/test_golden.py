@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from skyward import _wire
+from skyward._core import wire
 
 from .golden import PATH, text
 
@@ -24,7 +24,7 @@ def test_a_frame_is_read_back(golden: dict[str, Any]) -> None:
     left, right = socket.socketpair()
     with left, right:
         left.sendall(bytes.fromhex(golden["frame_hex"]))
-        reader = _wire.FrameReader()
+        reader = wire.FrameReader()
         reader.fill(right)
         [(head, body, _)] = [(head, bytes(body), owned) for head, body, owned in reader.frames()]
     assert head == golden["head"]
@@ -33,7 +33,7 @@ def test_a_frame_is_read_back(golden: dict[str, Any]) -> None:
 
 def test_every_message_is_there() -> None:
     # `Adopt` is not in the file, because it arrives with descriptors.
-    to_worker = {*range(65, 75)} - {_wire.ADOPT}
+    to_worker = {*range(65, 75)} - {wire.ADOPT}
     of_calls = {*range(129, 137), *range(161, 173)}
     numbers = {*range(1, 11), *range(33, 48), *to_worker, *range(97, 102), *of_calls}
     assert {golden["head"][0] for golden in FRAMES} == numbers

@@ -25,9 +25,9 @@ def run(port: int, body: str) -> str:
     """Return what a worker's process prints."""
     prepare = f"""
     import socket
-    from skyward import _head_port
+    from skyward._libraries import head_port
     head, port = {HEAD!r}, {port}
-    _head_port.share({{"head_addr": head, "head_port": port, "peers_file": {__file__!r}}})
+    head_port.share({{"head_addr": head, "head_port": port, "peers_file": {__file__!r}}})
 
     def refused(bind):
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skyward._hooks import Hook
+from skyward._tasks.hooks import Hook
 
 GENERATOR = """
 def around_app(config):

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from skyward import _hooks, _wire
+from skyward._core import wire
+from skyward._tasks import hooks as _hooks
 
 from .client import source
 from .conftest import Node
@@ -66,8 +67,8 @@ def hook(name: str, kind: str = "app", factory: str = "around", **config: Any) -
 def test_hooks_are_entered_in_order_and_left_in_reverse(node: Node) -> None:
     worker = node.ready(PAYLOAD, hooks=[hook("a"), hook("b")])
     assert worker.call(1) == ["enter a", "enter b"]
-    worker.send([_wire.BYE])
-    head, _ = node.agent.expect(_wire.EXITED)
+    worker.send([wire.BYE])
+    head, _ = node.agent.expect(wire.EXITED)
     assert head[4:7] == [0, None, False]
     assert (node.folder / "g1" / "w0.out").read_text() == "leave b\nleave a\n"
 
@@ -144,8 +145,8 @@ def test_an_app_hook_that_raises_is_reported_in_the_hello(node: Node, bad: dict[
     # Work that is sent nevertheless is answered with the reason.
     worker.load(1, PAYLOAD)
     assert worker.failure(1)["kind"] == "hook"
-    node.agent.send([_wire.STOP, 1, 1, [0], 10.0])
-    assert node.agent.expect(_wire.EXITED)[0][4:6] == [0, None]
+    node.agent.send([wire.STOP, 1, 1, [0], 10.0])
+    assert node.agent.expect(wire.EXITED)[0][4:6] == [0, None]
     assert "leave a" in (node.folder / "g1" / "w0.out").read_text()
 
 
@@ -162,8 +163,8 @@ def test_a_hook_that_exits_is_a_failure(node: Node) -> None:
 
 def test_a_hook_that_raises_on_exit_sets_the_exit_code(node: Node) -> None:
     worker = node.ready(hooks=[hook("a"), hook("b", fail="exit")])
-    worker.send([_wire.BYE])
-    assert node.agent.expect(_wire.EXITED)[0][4:7] == [3, None, False]
+    worker.send([wire.BYE])
+    assert node.agent.expect(wire.EXITED)[0][4:7] == [3, None, False]
     assert "cannot leave b" in (node.folder / "g1" / "w0.err").read_text()
     assert "leave a" in (node.folder / "g1" / "w0.out").read_text()
 
@@ -191,26 +192,26 @@ def test_a_stopped_worker_leaves_its_hooks(node: Node) -> None:
         main="wait.py",
     )
     task = worker.start(2)
-    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
-    node.agent.expect(_wire.LOG)
-    node.agent.send([_wire.STOP, 7, 1, [0], 20.0])
+    node.agent.send([wire.LOGS, 1, 0, 0, 0])
+    node.agent.expect(wire.LOG)
+    node.agent.send([wire.STOP, 7, 1, [0], 20.0])
     assert worker.outcome(task)[1]["kind"] == "cancelled"
-    assert node.agent.expect(_wire.EXITED)[0][4:7] == [0, None, False]
-    assert node.agent.expect(_wire.STOPPED)[0][1:] == [7, 1, [0]]
+    assert node.agent.expect(wire.EXITED)[0][4:7] == [0, None, False]
+    assert node.agent.expect(wire.STOPPED)[0][1:] == [7, 1, [0]]
     assert (node.folder / "g1" / "w0.out").read_text() == "began\nleave a\n"
 
 
 def test_a_task_knows_whether_all_ranks_run_it(node: Node) -> None:
     worker = node.ready("""
-        from skyward import _state
+        from skyward._core import state
         def main():
-            return _state.gang
+            return state.gang
     """)
     assert worker.call(1) is True
     for gang in (False, True):
         worker.task += 1
         number = [7, 1, 1] if gang else None
-        worker.send([_wire.RUN, worker.task, 1, worker.acknowledged, 0, None, number], b"\x80")
+        worker.send([wire.RUN, worker.task, 1, worker.acknowledged, 0, None, number], b"\x80")
         assert worker.outcome(worker.task)[1] is gang
 
 

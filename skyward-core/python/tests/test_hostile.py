@@ -8,7 +8,8 @@ import msgspec
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from skyward import _values, _wire
+from skyward._core import wire
+from skyward._values import codec, errors
 
 from .client import AgentClient, Frames, WorkerClient
 from .conftest import Node
@@ -32,38 +33,38 @@ bodies = st.binary(max_size=60) | anything.map(msgspec.msgpack.encode) | st.just
 def frames(known: list[int]) -> st.SearchStrategy[bytes]:
     """Frames with these message numbers, most of them invalid, and bytes that are no frames."""
     of_message = st.builds(
-        lambda number, rest, body: _wire.frame([number, *rest], body), st.sampled_from(known), fields, bodies
+        lambda number, rest, body: wire.frame([number, *rest], body), st.sampled_from(known), fields, bodies
     )
-    too_long = st.builds(_wire.HEADER.pack, st.integers(0, 1 << 31), st.integers(0, (1 << 32) - 1))
+    too_long = st.builds(wire.HEADER.pack, st.integers(0, 1 << 31), st.integers(0, (1 << 32) - 1))
     of_bytes = st.builds(
-        lambda head, body: _wire.HEADER.pack(len(head), len(body)) + head + body, st.binary(max_size=20), bodies
+        lambda head, body: wire.HEADER.pack(len(head), len(body)) + head + body, st.binary(max_size=20), bodies
     )
     return of_message | too_long | of_bytes | st.binary(max_size=30)
 
 
 def raw(head: bytes, body: bytes = b"") -> bytes:
     """Build a frame with any bytes as head."""
-    return _wire.HEADER.pack(len(head), len(body)) + head + body
+    return wire.HEADER.pack(len(head), len(body)) + head + body
 
 
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 # `Bye` is left out, because it ends a worker.
 TO_WORKER = [
-    _wire.ATTACH,
-    _wire.LOAD,
-    _wire.RUN,
-    _wire.ACK,
-    _wire.CREDIT,
-    _wire.CANCEL,
-    _wire.ADOPT,
-    _wire.NOTICE,
-    _wire.SIZE,
+    wire.ATTACH,
+    wire.LOAD,
+    wire.RUN,
+    wire.ACK,
+    wire.CREDIT,
+    wire.CANCEL,
+    wire.ADOPT,
+    wire.NOTICE,
+    wire.SIZE,
     0,
     75,
 ]
 # Left out are messages that end an agent (`Shutdown`, and `Ping` with a lease that may be over at
 # once), and `Watch`, which runs any program of this host.
-TO_AGENT = [_wire.HELLO, _wire.START, _wire.RESERVE_PORT, _wire.SIGNAL, _wire.STOP, _wire.LOGS, _wire.RECALL, 0, 11]
+TO_AGENT = [wire.HELLO, wire.START, wire.RESERVE_PORT, wire.SIGNAL, wire.STOP, wire.LOGS, wire.RECALL, 0, 11]
 DEEP_SOURCE = b"\x82\xa5entry\xa4main\xa1x" + DEEP
 
 
@@ -74,14 +75,14 @@ def test_a_worker_outlives_every_client(node: Node) -> None:
     @FEW
     @given(st.booleans(), st.lists(frames(TO_WORKER), max_size=4))
     @example(True, [raw(b"\x93\x44\x01" + DEEP)])
-    @example(True, [_wire.frame([_wire.LOAD, 2, "d"], DEEP_SOURCE)])
-    @example(True, [_wire.frame([_wire.LOAD, 2, "d"], DEEP)])
-    @example(True, [_wire.frame([_wire.RUN, 1, 1, 0, 0, None], DEEP)])
-    @example(True, [_wire.frame([_wire.RUN, 1, 9, 0, 0, None])])
-    @example(True, [_wire.frame([_wire.NOTICE, "preempted", -1.0, ""])])
-    @example(True, [_wire.frame([_wire.NOTICE, "preempted", 1e300, ""])])
-    @example(True, [_wire.frame([_wire.SIZE, 0])])
-    @example(True, [_wire.frame([_wire.RUN, 1, 1, 0, 1 << 62, None]), _wire.frame([_wire.CREDIT, 1, (1 << 63) - 1, 0])])
+    @example(True, [wire.frame([wire.LOAD, 2, "d"], DEEP_SOURCE)])
+    @example(True, [wire.frame([wire.LOAD, 2, "d"], DEEP)])
+    @example(True, [wire.frame([wire.RUN, 1, 1, 0, 0, None], DEEP)])
+    @example(True, [wire.frame([wire.RUN, 1, 9, 0, 0, None])])
+    @example(True, [wire.frame([wire.NOTICE, "preempted", -1.0, ""])])
+    @example(True, [wire.frame([wire.NOTICE, "preempted", 1e300, ""])])
+    @example(True, [wire.frame([wire.SIZE, 0])])
+    @example(True, [wire.frame([wire.RUN, 1, 1, 0, 1 << 62, None]), wire.frame([wire.CREDIT, 1, (1 << 63) - 1, 0])])
     def meet(greets: bool, sent: list[bytes]) -> None:
         client = WorkerClient(path) if greets else Frames(path)
         send(client, sent)
@@ -90,7 +91,7 @@ def test_a_worker_outlives_every_client(node: Node) -> None:
         assert worker.hello()[0][5]
         worker.load(1, "def main(): return 7")
         assert worker.call(1) == 7
-        worker.send([_wire.ACK, worker.acknowledged])
+        worker.send([wire.ACK, worker.acknowledged])
         worker.close()
 
     meet()
@@ -104,22 +105,22 @@ def test_an_agent_outlives_every_client(node: Node) -> None:
     @FEW
     @given(st.booleans(), st.lists(frames(TO_AGENT), max_size=4))
     @example(True, [raw(b"\x92\x03\x01" + DEEP)])
-    @example(True, [_wire.frame([_wire.START, 1, 1, [0]], b"\x81\xa1x" + DEEP)])
-    @example(True, [_wire.frame([_wire.START, 1, 1, [0]], DEEP)])
-    @example(True, [_wire.frame([_wire.WATCH])])
-    @example(True, [_wire.frame([_wire.WATCH, []])])
-    @example(True, [_wire.frame([_wire.WATCH, [1]])])
-    @example(True, [_wire.frame([_wire.WATCH, [""]])])
-    @example(True, [_wire.frame([_wire.WATCH, ["\0", "\0"]])])
-    @example(True, [_wire.frame([_wire.WATCH, ["/no/such/program", "x" * 1_000_000]])])
-    @example(True, [_wire.frame([_wire.LOGS, (1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1])])
+    @example(True, [wire.frame([wire.START, 1, 1, [0]], b"\x81\xa1x" + DEEP)])
+    @example(True, [wire.frame([wire.START, 1, 1, [0]], DEEP)])
+    @example(True, [wire.frame([wire.WATCH])])
+    @example(True, [wire.frame([wire.WATCH, []])])
+    @example(True, [wire.frame([wire.WATCH, [1]])])
+    @example(True, [wire.frame([wire.WATCH, [""]])])
+    @example(True, [wire.frame([wire.WATCH, ["\0", "\0"]])])
+    @example(True, [wire.frame([wire.WATCH, ["/no/such/program", "x" * 1_000_000]])])
+    @example(True, [wire.frame([wire.LOGS, (1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1])])
     def meet(greets: bool, sent: list[bytes]) -> None:
         client = AgentClient(node.folder) if greets else Frames(path)
         send(client, sent)
         client.close()
         agent = AgentClient(node.folder)
-        agent.send([_wire.PING, 1, 60.0])
-        agent.expect(_wire.PONG)
+        agent.send([wire.PING, 1, 60.0])
+        agent.expect(wire.PONG)
         agent.close()
 
     meet()
@@ -139,13 +140,13 @@ def send(client: Frames, sent: list[bytes]) -> None:
 def test_a_value_is_read_or_refused(data: bytes) -> None:
     """A value that can be decoded is encoded and decoded to the same value."""
     try:
-        value = _values.decode(memoryview(data))
+        value = codec.decode(memoryview(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError, OverflowError):
         return
     try:
-        parts = _values.encode(value)
-    except _values.EncodeError:
+        parts = codec.encode(value)
+    except errors.EncodeError:
         # Decoded keys may have types that a payload's value cannot have as keys.
         return
-    again: Any = _values.decode(memoryview(b"".join(bytes(part) for part in parts)))
+    again: Any = codec.decode(memoryview(b"".join(bytes(part) for part in parts)))
     assert repr(again) == repr(value)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from skyward import _state, _wire, _world
+from skyward._core import state, wire
+from skyward._libraries import world as _world
 from skyward.integrations import _jax_world, _torch_world
 
 from .conftest import Node
@@ -142,8 +143,8 @@ def test_torch_joins_by_the_rank_of_the_worker(fake_torch: Recorder) -> None:
 def test_torch_takes_the_workers_own_device(fake_torch: Recorder) -> None:
     sys.modules["torch.cuda"].is_available = lambda: True  # type: ignore[attr-defined]
     on_rank(3, 2, 2)
-    assert _state.cluster
-    _state.cluster["accelerators"] = 2
+    assert state.cluster
+    state.cluster["accelerators"] = 2
     sky.integrations.torch(backend=None)(lambda: None)()
     assert fake_torch.calls[0] == ("set_device", (1,), {})
     assert fake_torch.calls[1][1] == ("nccl",)
@@ -182,8 +183,8 @@ def test_jax_that_was_used_before_is_refused_before_the_others_wait(fake_jax: Re
 @pytest.mark.parametrize(("visible", "devices"), [(None, [1]), ("0,1", [1]), ("3", [0])])
 def test_jax_takes_the_workers_own_device(fake_jax: Recorder, visible: str | None, devices: list[int]) -> None:
     on_rank(1, 1, 2)
-    assert _state.cluster
-    _state.cluster["accelerators"] = 2
+    assert state.cluster
+    state.cluster["accelerators"] = 2
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     if visible is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
@@ -196,8 +197,8 @@ def test_a_pool_that_does_not_know_of_the_world_is_refused(
     name: str, fake_keras: Recorder, fake_jax: Recorder, fake_torch: Recorder
 ) -> None:
     on_rank(1, 2)
-    assert _state.cluster
-    _state.cluster["joined"] = False
+    assert state.cluster
+    state.cluster["joined"] = False
     os.environ["KERAS_BACKEND"] = "jax"
     with pytest.raises(RuntimeError, match=r"joins 2 workers into one world.*`\.payload::<…>\(\)`.*`plugins::jax\(\)`"):
         getattr(sky.integrations, name)(lambda: None)()
@@ -256,7 +257,7 @@ def test_transformers_alone_computes_on_the_accelerator_of_its_worker(
 
     def run(gang: bool) -> list[str | None]:
         # The worker does this before each task.
-        monkeypatch.setattr(_state, "gang", gang)
+        monkeypatch.setattr(state, "gang", gang)
         _world.show(gang)
         return tune()
 
@@ -264,8 +265,8 @@ def test_transformers_alone_computes_on_the_accelerator_of_its_worker(
         monkeypatch.setattr(_world, name, value)
     cuda: Any = sys.modules["torch.cuda"]
     on_rank(6, 2, 4)
-    assert _state.cluster is not None
-    _state.cluster["accelerators"] = 4
+    assert state.cluster is not None
+    state.cluster["accelerators"] = 4
     monkeypatch.setattr(cuda, "is_available", lambda: True)
     monkeypatch.setattr(cuda, "device_count", lambda: 4)
     alone, gang = ["0", "1", "2", "1"], ["6", "8", "2", "4"]
@@ -291,13 +292,13 @@ def test_a_task_that_one_worker_runs_alone_joins_nothing(
     keras: Any = sys.modules["keras"]
     os.environ["KERAS_BACKEND"] = "jax"
     train = sky.integrations.keras(backend="jax")(sky.integrations.torch(sky.integrations.transformers(lambda: 1)))
-    monkeypatch.setattr(_state, "gang", False)
+    monkeypatch.setattr(state, "gang", False)
     assert train() == 1
     assert (fake_jax.calls, keras.current[-1]) == ([], None)
     alone = {"store": "memory", "rank": 0, "world_size": 1}
     assert fake_torch.calls == [("init_process_group", ("gloo",), alone)]
     assert "RANK" not in os.environ
-    monkeypatch.setattr(_state, "gang", True)
+    monkeypatch.setattr(state, "gang", True)
     train()
     assert len(fake_jax.calls) == 1
     assert keras.current[-1] is not None
@@ -330,17 +331,17 @@ def test_a_decorated_generator_stays_one(fake_jax: Recorder) -> None:
 
 def world(node: Node, source: str, end: bool = True) -> list[Any]:
     """Return what the payload returns on the two workers of a world."""
-    node.agent.send([_wire.RESERVE_PORT, 1])
-    port = node.agent.expect(_wire.PORT)[0][3]
+    node.agent.send([wire.RESERVE_PORT, 1])
+    port = node.agent.expect(wire.PORT)[0][3]
     cluster = {"head_port": port, "total_nodes": 1}
     workers = [node.ready(source, index=index, workers=2, cluster=cluster) for index in range(2)]
     for worker in workers:
         worker.socket.settimeout(120)
     tasks = [worker.start(1) for worker in workers]
     outcomes = [worker.outcome(task) for worker, task in zip(workers, tasks, strict=True)]
-    assert all(head[0] == _wire.RESULT for head, _ in outcomes), outcomes
+    assert all(head[0] == wire.RESULT for head, _ in outcomes), outcomes
     for worker in workers if end else ():
-        worker.send([_wire.BYE])
+        worker.send([wire.BYE])
     return [value for _, value in outcomes]
 
 
@@ -371,10 +372,10 @@ def main():
     return jax.process_count()
 """
     assert world(node, source, end=False) == [2, 2]
-    node.agent.send([_wire.STOP, 1, 1, [0, 1], 30.0])
+    node.agent.send([wire.STOP, 1, 1, [0, 1], 30.0])
     node.agent.socket.settimeout(60)
     for _ in range(2):
-        assert node.agent.expect(_wire.EXITED)[0][4:7] == [0, None, False]
+        assert node.agent.expect(wire.EXITED)[0][4:7] == [0, None, False]
     assert (node.folder / "g1" / "w0.out").read_text().endswith("left\n")
 
 
@@ -390,11 +391,12 @@ def main():
     whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     x = jax.make_array_from_callback((2,), spread, lambda index: jax.numpy.ones(2)[index])
     y = jax.make_array_from_callback((2,), whole, lambda index: jax.numpy.ones(2)[index])
-    import skyward._values as values
+    from skyward._values import codec as values
+    from skyward._values.errors import EncodeError
     values.encode(y)
     try:
         values.encode({"x": [x]})
-    except values.EncodeError as error:
+    except EncodeError as error:
         return error.path, error.reason
 """
     for path, reason in world(node, source):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from skyward import _wire
+from skyward._core import wire
 
 from .conftest import Node
 from .pool import Pool
@@ -397,7 +397,7 @@ def test_a_thread_of_an_ended_task_cannot_use_the_pool_of_the_next(make_pool: Ca
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_main_thread_uses_only_what_it_has_entered(make_pool: Callable[..., Pool], workers: int) -> None:
     pool = make_pool(workers)
-    pool.workers[0].send([_wire.SIZE, 2])
+    pool.workers[0].send([wire.SIZE, 2])
     (found, results) = pool.call(what="beside")
     assert results == doubles(12)
     assert found == pool.call(what="used")[:1]

@@ -238,7 +238,7 @@ import fcntl
 import os
 import numpy as np
 import skyward as sky
-from skyward import _state
+from skyward._core import state
 
 def change(array):
     first = int(array[0])
@@ -257,7 +257,7 @@ def fail(array):
 def is_locked(what):
     array = np.arange(100_000)
     error = sky.submit(globals()[what], array).exception()
-    folder = _state.worker.store_folder
+    folder = state.worker.store_folder
     [path] = [os.path.join(folder, name) for name in os.listdir(folder) if not name.startswith(".")]
     with open(path, "rb") as remover:
         try:

@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-from skyward import _network
-from skyward._cluster import InstanceInfo
-from skyward._network import interface_of
+from skyward._sky import network as _network
+from skyward._sky.cluster import InstanceInfo
+from skyward._sky.network import interface_of
 
 
 def test_loopback_has_all_its_addresses_and_no_other() -> None:

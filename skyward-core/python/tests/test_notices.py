@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from skyward import _wire
-from skyward._messages import Source
-from skyward._notices import Notices, notices
-from skyward._payload import Payload
-from skyward._runner import Runner
-from skyward.worker import Worker
+from skyward._core import wire
+from skyward._core.messages import Source
+from skyward._sky.notices import Notices, notices
+from skyward._tasks.payload import Payload
+from skyward._tasks.runner import Runner
+from skyward._worker.worker import Worker
 
 from .client import DEADLINE, ROOT, WorkerClient, source
 from .conftest import Node
 
 
 def give(worker: WorkerClient, kind: str = "preempted", seconds: float = 100.0) -> None:
-    worker.send([_wire.NOTICE, kind, seconds, "the market wants it back"])
+    worker.send([wire.NOTICE, kind, seconds, "the market wants it back"])
 
 
 def attend(node: Node, done: Callable[[], bool]) -> None:
@@ -33,7 +33,7 @@ def attend(node: Node, done: Callable[[], bool]) -> None:
     until = time.monotonic() + DEADLINE
     while not done():
         assert time.monotonic() < until, "nothing came of the notice"
-        node.agent.send([_wire.SIGNAL, 1, 0, "attend"])
+        node.agent.send([wire.SIGNAL, 1, 0, "attend"])
         node.agent.quiet(0.01)
 
 
@@ -43,10 +43,10 @@ def answered(worker: WorkerClient) -> Callable[[], bool]:
 
 def begun(node: Node, text: bytes = b"began\n") -> None:
     """Wait until the task has printed this text."""
-    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
+    node.agent.send([wire.LOGS, 1, 0, 0, 0])
     said = b""
     while text not in said:
-        said += node.agent.expect(_wire.LOG)[1]
+        said += node.agent.expect(wire.LOG)[1]
 
 
 def test_a_worker_without_notice_has_none(node: Node) -> None:
@@ -166,7 +166,7 @@ def test_a_repeated_notice_calls_nothing_and_another_one_does(node: Node) -> Non
         for difference in (1.0, -1.0) if number < 3 else ():
             give(worker, notice[0], notice[1] + difference)
             for _ in range(5):
-                node.agent.send([_wire.SIGNAL, 1, 0, "attend"])
+                node.agent.send([wire.SIGNAL, 1, 0, "attend"])
                 worker.quiet(0.02)
     assert worker.outcome(task)[1] == [100.0, 100.0, 30.0]
 
@@ -187,16 +187,16 @@ def test_a_notice_that_comes_again_over_a_new_connection_is_the_same(node: Node)
     give(worker)
     said: list[bytes] = []
     while not any(b"called" in data for data in said):
-        node.agent.send([_wire.SIGNAL, 1, 0, "attend"])
+        node.agent.send([wire.SIGNAL, 1, 0, "attend"])
         node.agent.quiet(0.02)
-        said.append(node.agent.expect(_wire.LOG)[1])
+        said.append(node.agent.expect(wire.LOG)[1])
     worker.close()
     again = WorkerClient(node.started[0][2])
     give(again)
     attend(node, answered(again))
     again.hello()
     for _ in range(10):
-        node.agent.send([_wire.SIGNAL, 1, 0, "attend"])
+        node.agent.send([wire.SIGNAL, 1, 0, "attend"])
         node.agent.quiet(0.02)
     gate.touch()
     assert again.outcome(task)[1] == [1, True]
@@ -341,15 +341,15 @@ def test_a_cancel_that_comes_with_a_notice_keeps_its_meaning(node: Node) -> None
     task = worker.start(1)
     give(worker)
     attend(node, lambda: b"called" in (node.folder / "g1" / "w0.out").read_bytes())
-    worker.send([_wire.CANCEL, task])
+    worker.send([wire.CANCEL, task])
     while worker.quiet(0.02):
-        node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+        node.agent.send([wire.SIGNAL, 1, 0, "interrupt"])
     assert worker.outcome(task)[1]["kind"] == "cancelled"
     task = worker.start(1)
     begun(node, b"called\ncalled\n")
-    worker.send([_wire.CANCEL, task])
+    worker.send([wire.CANCEL, task])
     while worker.quiet(0.02):
-        node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+        node.agent.send([wire.SIGNAL, 1, 0, "interrupt"])
     assert worker.outcome(task)[1]["kind"] == "cancelled"
 
 
@@ -403,17 +403,17 @@ def main(caught):
 def test_a_generator_that_waits_for_credit_gets_the_notice_at_its_yield(node: Node, caught: bool) -> None:
     worker = node.ready(STREAM)
     task = worker.start(1, 2, caught=caught)
-    assert [worker.expect(_wire.ITEM)[1] for _ in range(2)] == [b"\x00", b"\x01"]
+    assert [worker.expect(wire.ITEM)[1] for _ in range(2)] == [b"\x00", b"\x01"]
     give(worker)
     begun(node, b"called")
     if caught:
         # The item that the generator yields then waits for credit like any other.
         assert worker.quiet()
-        worker.send([_wire.CREDIT, task, 3, 2])
-        head, body = worker.expect(_wire.ITEM)
+        worker.send([wire.CREDIT, task, 3, 2])
+        head, body = worker.expect(wire.ITEM)
         assert (head[2], body) == (2, b"\xa5saved")
-        worker.send([_wire.CREDIT, task, 4, 3])
-        assert worker.outcome(task)[0][0] == _wire.RESULT
+        worker.send([wire.CREDIT, task, 4, 3])
+        assert worker.outcome(task)[0][0] == wire.RESULT
     else:
         assert worker.outcome(task)[1]["type"] == "Ending"
 
@@ -430,10 +430,10 @@ def test_a_generator_that_goes_on_loses_no_item_by_a_notice(node: Node) -> None:
     task = worker.start(1, 2)
     give(worker)
     for granted in range(3, 8):
-        worker.send([_wire.CREDIT, task, granted, 0])
-    items = [worker.expect(_wire.ITEM) for _ in range(6)]
+        worker.send([wire.CREDIT, task, granted, 0])
+    items = [worker.expect(wire.ITEM) for _ in range(6)]
     assert [(head[2], body) for head, body in items] == [(n, bytes([n])) for n in range(5)] + [(5, b"\x01")]
-    assert worker.outcome(task)[0][0] == _wire.RESULT
+    assert worker.outcome(task)[0][0] == wire.RESULT
 
 
 def test_a_child_of_a_task_gets_no_notice(node: Node) -> None:

@@ -21,7 +21,7 @@ import os, signal, socket, sys
 import msgspec
 from skyward._agent import tree
 from skyward._agent.loop import Agent
-from skyward._messages import StartSpec
+from skyward._core.messages import StartSpec
 
 calls = []
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from skyward._on_import import on_import
+from skyward._libraries.on_import import on_import
 
 NAME = "skyward_of_this_test"
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skyward import _order
+from skyward._sky import order as _order
 
 
 @given(st.integers(0, 3000), st.integers(), st.data())

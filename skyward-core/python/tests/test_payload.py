@@ -18,11 +18,13 @@ from typing import Any
 
 import pytest
 
-from skyward import _files, _modules, _payload
-from skyward._failure import failure_map
-from skyward._messages import Source
-from skyward._modules import Layout, PayloadError
-from skyward._payload import Payload
+from skyward._core import modules
+from skyward._core.messages import Source
+from skyward._core.modules import Layout, PayloadError
+from skyward._tasks import files as _files
+from skyward._tasks import payload as _payload
+from skyward._tasks.failure import failure_map
+from skyward._tasks.payload import Payload
 
 from .client import source
 
@@ -295,7 +297,7 @@ def test_an_entry_may_be_a_method() -> None:
 
 def test_nothing_of_a_payload_is_kept_when_it_has_lost_its_slot() -> None:
     def kept() -> list[int]:
-        tables: list[Any] = [sys.modules, sys.path_importer_cache, linecache.cache, _modules._roots, _modules._restores]
+        tables: list[Any] = [sys.modules, sys.path_importer_cache, linecache.cache, modules._roots, modules._restores]
         return [len(table) for table in tables]
 
     def use(number: int) -> None:
@@ -323,7 +325,7 @@ def test_nothing_of_a_payload_is_kept_when_it_has_lost_its_slot() -> None:
 def test_files_that_another_worker_removes_meanwhile_are_written_again() -> None:
     payload = make({"job.py": "def main(): ..."})
     payload.function()
-    _modules.forget(payload.name)
+    modules.forget(payload.name)
     shutil.rmtree(_payload.FOLDER)
     assert import_module(f"{payload.name}.job").main() is None
 

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from skyward import _gather, _parts, _plan, _state
-from skyward._cluster import InstanceInfo
+from skyward._core import state
+from skyward._sky import gather, parts
+from skyward._sky import plan as _plan
+from skyward._sky.cluster import InstanceInfo
 
 from .test_shard import _alone, on_rank  # noqa: F401
 
@@ -64,20 +66,20 @@ def test_a_question_ignores_entries_of_other_attempts(monkeypatch: pytest.Monkey
     store = Memory()
     keys = set()
     for attempt in [(7, 1), (7, 2), (8, 1)]:
-        monkeypatch.setattr(_state, "attempt", attempt)
+        monkeypatch.setattr(state, "attempt", attempt)
         for _ in range(2):
-            prefix = _gather._next_prefix(info(0, 2))
+            prefix = gather._next_prefix(info(0, 2))
             assert prefix not in keys
             keys.add(prefix)
     # A rank that has asked nothing before gets the same key for an attempt's first question.
-    monkeypatch.setattr(_gather, "_counted", None)
-    assert _gather._next_prefix(info(1, 2)) == "skyward/j/1/8.1/1/"
+    monkeypatch.setattr(gather, "_counted", None)
+    assert gather._next_prefix(info(1, 2)) == "skyward/j/1/8.1/1/"
     assert not store.entries
 
 
 def test_the_verdict_comes_at_once_though_a_rank_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_state, "attempt", (1, 1))
-    monkeypatch.setattr(_gather, "_next_prefix", lambda info: "k/")
+    monkeypatch.setattr(state, "attempt", (1, 1))
+    monkeypatch.setattr(gather, "_next_prefix", lambda info: "k/")
     store = Memory()
     store.put("k/1", json.dumps(["fit", {"steps": 4}]))
     began = monotonic()
@@ -89,7 +91,7 @@ def test_the_verdict_comes_at_once_though_a_rank_is_missing(monkeypatch: pytest.
 
 
 def test_a_head_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_gather, "_wait", lambda store, key, deadline: None)
+    monkeypatch.setattr(gather, "_wait", lambda store, key, deadline: None)
     with pytest.raises(sky.PlanError, match="rank 0 did not come within 1 s"):
         _plan.compare(Memory(), info(1, 2), "fit", {"steps": 3}, timeout=1)
 
@@ -97,7 +99,7 @@ def test_a_head_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_order_of_facts_and_the_kind_of_numbers_mean_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy
 
-    monkeypatch.setattr(_gather, "_next_prefix", lambda info: "k/")
+    monkeypatch.setattr(gather, "_next_prefix", lambda info: "k/")
     store = Memory()
     store.put("k/1", json.dumps(["fit", {"batch": [8, 4], "steps": 3}]))
     _plan.compare(store, info(0, 2), "fit", {"steps": numpy.int64(3), "batch": numpy.array([8, 4])}, timeout=10)
@@ -105,8 +107,8 @@ def test_the_order_of_facts_and_the_kind_of_numbers_mean_nothing(monkeypatch: py
 
 
 def test_old_entries_are_deleted_when_all_ranks_have_continued(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_gather, "_settled", [])
-    monkeypatch.setattr(_state, "attempt", (9, 1))
+    monkeypatch.setattr(gather, "_settled", [])
+    monkeypatch.setattr(state, "attempt", (9, 1))
     store = Memory()
     for question in range(1, 4):
         store.put(f"skyward/j/1/9.1/{question}/1", json.dumps(["fit", {"steps": 3}]))
@@ -133,14 +135,14 @@ def test_ranks_that_are_not_joined_get_an_error() -> None:
     on_rank(0, 2)
     with pytest.raises(RuntimeError, match=r"they are not joined: add `plugins::jax\(\)`"):
         sky.same_plan(steps=3)
-    _state.cluster = None
+    state.cluster = None
     sky.same_plan([1, 2], steps=3)
 
 
 def test_workers_that_compute_on_the_same_rows_share_a_part() -> None:
     rows = [frozenset({0}), frozenset({0}), frozenset({1}), frozenset({1})]
-    assert [_parts.parts_of(rows, worker) for worker in range(4)] == [(2, 0), (2, 0), (2, 1), (2, 1)]
+    assert [parts.parts_of(rows, worker) for worker in range(4)] == [(2, 0), (2, 0), (2, 1), (2, 1)]
     with pytest.raises(ValueError, match=r"worker 0 the rows \[0, 1\] of each batch and worker 1 the rows \[1, 2\]"):
-        _parts.parts_of([frozenset({0, 1}), frozenset({1, 2})], 0)
+        parts.parts_of([frozenset({0, 1}), frozenset({1, 2})], 0)
     with pytest.raises(ValueError, match="worker 0: 1, worker 1: 2"):
-        _parts.parts_of([frozenset({0}), frozenset({1, 2})], 0)
+        parts.parts_of([frozenset({0}), frozenset({1, 2})], 0)

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from skyward import _wire
 from skyward._agent.port import reserve
+from skyward._core import wire
 
 from .conftest import Node
 from .other_user import grab, grabbing, needs_root, running
@@ -74,8 +74,8 @@ def test_no_other_user_gets_a_reserved_port_at_any_time(addr: str) -> None:
 
 @needs_root
 def test_no_other_user_gets_the_port_of_an_agent(node: Node) -> None:
-    node.agent.send([_wire.RESERVE_PORT, 3])
-    _, _, addr, port = node.agent.expect(_wire.PORT)[0]
+    node.agent.send([wire.RESERVE_PORT, 3])
+    _, _, addr, port = node.agent.expect(wire.PORT)[0]
     with running(grabbing(addr, port)) as finish:
         for _ in range(100):
             with listen(addr, port) as server, socket.create_connection((addr, port), timeout=5):
@@ -89,8 +89,8 @@ def test_no_other_user_gets_the_port_of_an_agent(node: Node) -> None:
 def test_no_other_user_gets_the_port_of_an_earlier_generation(node: Node) -> None:
     ports = []
     for request in range(66):
-        node.agent.send([_wire.RESERVE_PORT, request])
-        _, _, addr, port = node.agent.expect(_wire.PORT)[0]
+        node.agent.send([wire.RESERVE_PORT, request])
+        _, _, addr, port = node.agent.expect(wire.PORT)[0]
         ports.append(port)
     assert len(set(ports[2:])) == 64
     assert [attacked(addr, port) for port in (ports[2], ports[-1])] == [[], []]
@@ -141,8 +141,8 @@ def test_a_port_is_reserved_only_on_a_node_that_has_the_address() -> None:
 
 @pytest.mark.parametrize("method", [None, "spawn", "forkserver"])
 def test_a_worker_and_its_processes_listen_at_the_port_of_an_agent(node: Node, method: str | None) -> None:
-    node.agent.send([_wire.RESERVE_PORT, 3])
-    _, _, addr, port = node.agent.expect(_wire.PORT)[0]
+    node.agent.send([wire.RESERVE_PORT, 3])
+    _, _, addr, port = node.agent.expect(wire.PORT)[0]
     source = f"""
         import multiprocessing, socket
         import skyward as sky

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 import skyward as sky
-from skyward import _session, _wire
+from skyward._core import wire
+from skyward._tasks import session
 
 from .client import WorkerClient, source
 from .conftest import Node
@@ -20,11 +21,11 @@ def reports(worker: WorkerClient, task: int) -> tuple[list[Any], list[Any]]:
     values = []
     while True:
         head, body = worker.receive()
-        if head[0] == _wire.REPORT:
+        if head[0] == wire.REPORT:
             assert head[2] == task
             worker.acknowledged = head[1]
             values.append(msgspec.msgpack.decode(body))
-        elif head[0] in (_wire.RESULT, _wire.FAILURE):
+        elif head[0] in (wire.RESULT, wire.FAILURE):
             assert head[1] == worker.acknowledged + 1, "reports and outcomes are numbered together"
             return values, [head, msgspec.msgpack.decode(body)]
 
@@ -67,7 +68,7 @@ def test_reports_of_hooks_belong_to_their_task_or_to_none(node: Node) -> None:
     ]
     worker = node.worker(hooks=hooks)
     worker.hello()
-    head, body = worker.expect(_wire.REPORT)
+    head, body = worker.expect(wire.REPORT)
     assert (head[1:], msgspec.msgpack.decode(body)) == ([1, 0], "in")
     worker.acknowledged = 1
     worker.load(
@@ -92,7 +93,7 @@ def test_a_reconnected_client_gets_missing_reports_once(node: Node) -> None:
             return 'end'
     """)
     task = first.start(1)
-    assert msgspec.msgpack.decode(first.expect(_wire.REPORT)[1]) == 0
+    assert msgspec.msgpack.decode(first.expect(wire.REPORT)[1]) == 0
     first.close()
     second = WorkerClient(node.started[0][2], acknowledged=1)
     second.hello()
@@ -110,15 +111,15 @@ def test_a_stream_goes_on_while_its_reports_are_acknowledged(node: Node) -> None
                 yield i
     """)
     task = worker.start(1, 1)
-    worker.expect(_wire.ITEM)
-    worker.send([_wire.ACK, worker.expect(_wire.REPORT)[0][1]])
-    worker.send([_wire.CREDIT, task, 10, 1])
-    assert [msgspec.msgpack.decode(worker.expect(_wire.ITEM)[1]) for _ in range(3)] == [1, 2, 3]
+    worker.expect(wire.ITEM)
+    worker.send([wire.ACK, worker.expect(wire.REPORT)[0][1]])
+    worker.send([wire.CREDIT, task, 10, 1])
+    assert [msgspec.msgpack.decode(worker.expect(wire.ITEM)[1]) for _ in range(3)] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("size", [0, 1 << 20])
 def test_a_payload_waits_until_its_reports_arrive(node: Node, size: int) -> None:
-    most = _session._MOST_REPORTED // size if size else _session._MOST_REPORTS
+    most = session._MOST_REPORTED // size if size else session._MOST_REPORTS
     worker = node.ready("""
         import skyward as sky
         def main(n, size):
@@ -129,11 +130,11 @@ def test_a_payload_waits_until_its_reports_arrive(node: Node, size: int) -> None
     """)
     task = worker.start(1, n=most + 5, size=size)
     for _ in range(most):
-        head, _ = worker.expect(_wire.REPORT)
+        head, _ = worker.expect(wire.REPORT)
     assert worker.quiet(0.5), "more than may be on their way"
-    worker.send([_wire.ACK, head[1]])
+    worker.send([wire.ACK, head[1]])
     for _ in range(5):
-        worker.expect(_wire.REPORT)
+        worker.expect(wire.REPORT)
     assert worker.outcome(task)[1] == most + 5
 
 
@@ -210,7 +211,7 @@ def test_a_thread_of_a_run_that_has_ended_does_not_report_for_the_next(node: Nod
     # that run.
     second = worker.start(1, first=False)
     failed = worker.outcome(second)[1]
-    runs = {head[2] for head, _ in worker.seen if head[0] == _wire.REPORT}
+    runs = {head[2] for head, _ in worker.seen if head[0] == wire.REPORT}
     assert runs == {1}
     assert "`work` of a run that has ended" in failed[0]
 
@@ -224,12 +225,12 @@ def test_a_payload_that_waits_to_report_can_be_ended(node: Node, ask: str) -> No
                 sky.report(i)
     """)
     task = worker.start(1)
-    for _ in range(_session._MOST_REPORTS):
-        worker.expect(_wire.REPORT)
+    for _ in range(session._MOST_REPORTS):
+        worker.expect(wire.REPORT)
     if ask == "cancel":
-        worker.send([_wire.CANCEL, task])
+        worker.send([wire.CANCEL, task])
         head, failure = worker.outcome(task)
-        assert (head[0], failure["kind"]) == (_wire.FAILURE, "cancelled")
+        assert (head[0], failure["kind"]) == (wire.FAILURE, "cancelled")
         worker.load(
             2,
             """
@@ -240,7 +241,7 @@ def test_a_payload_that_waits_to_report_can_be_ended(node: Node, ask: str) -> No
         )
         assert worker.call(2) == 1
     else:
-        worker.send([_wire.BYE])
+        worker.send([wire.BYE])
         assert worker.outcome(task)[1] is None
         assert worker.at_end()
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import skyward as sky
-from skyward import _state
+from skyward._core import state
 
 from .test_shard import on_rank
 
@@ -22,7 +22,7 @@ ROWS = 11
 @pytest.fixture(autouse=True)
 def _alone() -> Iterator[None]:
     yield
-    _state.cluster = None
+    state.cluster = None
 
 
 def all_parts(data: Any, **options: Any) -> list[Any]:
@@ -30,7 +30,7 @@ def all_parts(data: Any, **options: Any) -> list[Any]:
     for rank in range(3):
         on_rank(rank, 3)
         found.append(sky.shard(data, **options))
-    _state.cluster = None
+    state.cluster = None
     return found
 
 

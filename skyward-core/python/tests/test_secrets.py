@@ -7,7 +7,7 @@ import os
 import msgspec
 import pytest
 
-from skyward import _conceal, _wire
+from skyward._core import conceal, wire
 
 from .client import start_spec
 from .conftest import Node
@@ -69,12 +69,12 @@ def test_the_frame_that_brought_a_secret_is_overwritten(node: Node) -> None:
 
 def test_a_refused_start_does_not_reveal_the_secret(node: Node) -> None:
     node.agent.send(
-        [_wire.START, 1, 1, [0]], msgspec.msgpack.encode(start_spec(secrets={"TEST_TOKEN": TOKEN}, python="/no"))
+        [wire.START, 1, 1, [0]], msgspec.msgpack.encode(start_spec(secrets={"TEST_TOKEN": TOKEN}, python="/no"))
     )
-    head, _ = node.agent.expect(_wire.ERROR)
+    head, _ = node.agent.expect(wire.ERROR)
     assert TOKEN not in head[2]
-    node.agent.send([_wire.START, 1, 1, [0]], msgspec.msgpack.encode(start_spec(secrets={"TEST_TOKEN": [TOKEN]})))
-    head, _ = node.agent.expect(_wire.ERROR)
+    node.agent.send([wire.START, 1, 1, [0]], msgspec.msgpack.encode(start_spec(secrets={"TEST_TOKEN": [TOKEN]})))
+    head, _ = node.agent.expect(wire.ERROR)
     assert TOKEN not in head[2]
     assert TOKEN not in (node.folder / "agent.log").read_text()
 
@@ -82,8 +82,8 @@ def test_a_refused_start_does_not_reveal_the_secret(node: Node) -> None:
 def test_the_longer_of_two_secrets_is_replaced_first(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"A": "hunter2", "B": "hunter2-and-more", "SHORT": "abc"}.items():
         monkeypatch.setenv(name, value)
-    _conceal.conceal(["A", "B", "SHORT", "ABSENT"])
+    conceal.conceal(["A", "B", "SHORT", "ABSENT"])
     try:
-        assert _conceal.concealed("no hunter2, hunter2-and-more, abc") == "no (secret A), (secret B), abc"
+        assert conceal.concealed("no hunter2, hunter2-and-more, abc") == "no (secret A), (secret B), abc"
     finally:
-        _conceal.conceal([])
+        conceal.conceal([])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skyward._seeds import follow
+from skyward._libraries.seeds import follow
 
 from .conftest import Node
 from .pool import Pool
@@ -19,7 +19,7 @@ import random, sys, types
 
 import numpy as np
 import skyward as sky
-from skyward import _seeds
+from skyward._libraries import seeds as _seeds
 
 # What the plugin for Keras imports and calls.
 keras = sys.modules["keras"] = types.ModuleType("keras")
@@ -116,7 +116,7 @@ import os, random
 os.environ["KERAS_BACKEND"] = "jax"
 import keras
 import skyward as sky
-from skyward import _seeds
+from skyward._libraries import seeds as _seeds
 
 def draw(_=0):
     return [float(keras.random.uniform(())), random.random()]

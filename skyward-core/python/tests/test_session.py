@@ -13,8 +13,8 @@ from typing import cast
 import msgspec
 import pytest
 
-from skyward import _wire
-from skyward._session import Session
+from skyward._core import wire
+from skyward._tasks.session import Session
 
 from .client import DEADLINE, WorkerClient
 
@@ -47,7 +47,7 @@ class Ends:
         listener.listen()
         listener.setblocking(False)
         self.session = Session(listener, 1, 1 << 30)
-        self.session.greet_with([_wire.WORKER_HELLO, 2, os.getpid(), 1, 0, True, "3"], b"")
+        self.session.greet_with([wire.WORKER_HELLO, 2, os.getpid(), 1, 0, True, "3"], b"")
         self.client = WorkerClient(str(folder / "s"))
         self.session.wait()
         self.client.hello()
@@ -61,7 +61,7 @@ class Ends:
         carrier.connect(str(folder / "s"))
         self.session.wait()
         passed = array.array("i", [inward[0], outward[1]])
-        carrier.sendmsg([_wire.frame([_wire.ADOPT])], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)])
+        carrier.sendmsg([wire.frame([wire.ADOPT])], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)])
         for descriptor in passed:
             os.close(descriptor)
         self.session.wait()
@@ -101,11 +101,11 @@ def test_nothing_is_written_into_the_middle_of_a_frame(ends: Ends) -> None:
     # Each of these tasks is answered by a failure while the result is still being sent.
     body = msgspec.msgpack.encode({})
     for task in range(10, 20):
-        ends.client.send([_wire.RUN, task, 1, 0, 0, None], body)
-        ends.client.send([_wire.CANCEL, task])
+        ends.client.send([wire.RUN, task, 1, 0, 0, None], body)
+        ends.client.send([wire.CANCEL, task])
     assert len(ends.client.outcome(1)[1]) == 8 << 20
     for task in range(10, 20):
-        ends.client.send([_wire.ACK, 0])
+        ends.client.send([wire.ACK, 0])
         if sender.is_alive():
             sender.join(DEADLINE)
         ends.session.pump()
@@ -127,7 +127,7 @@ def test_a_client_that_replaces_one_that_does_not_read_gets_everything(ends: End
     second = WorkerClient(str(tmp_path / "s"))
     second.hello()
     assert len(second.outcome(1)[1]) == 8 << 20
-    second.send([_wire.BYE])
+    second.send([wire.BYE])
     sender.join(DEADLINE)
     assert not sender.is_alive()
 
@@ -137,7 +137,7 @@ LARGE = b"\xc6" + (8 << 20).to_bytes(4, "big") + bytes(8 << 20)
 
 def begin_run(ends: Ends) -> None:
     """Let the session take a run with a stream, as if the worker executed it."""
-    ends.client.send([_wire.RUN, 1, 1, 0, 9, None], msgspec.msgpack.encode({}))
+    ends.client.send([wire.RUN, 1, 1, 0, 9, None], msgspec.msgpack.encode({}))
     ends.session.wait()
     ends.session.queue.clear()
     ends.session.running = 1
@@ -152,7 +152,7 @@ def test_a_cancelled_task_does_not_wait_for_a_client_that_does_not_read(ends: En
     assert select.select([ends.client.socket], [], [], DEADLINE)[0]
     sender.join(0.5)
     assert sender.is_alive(), "a task that is not cancelled waits"
-    ends.client.send([_wire.CANCEL, 1])
+    ends.client.send([wire.CANCEL, 1])
     sender.join(DEADLINE)
     assert not sender.is_alive()
     assert ends.client.at_end()
@@ -169,7 +169,7 @@ def test_a_cancelled_task_does_not_wait_for_a_client_that_does_not_read(ends: En
 
 def test_a_worker_that_is_terminated_does_not_wait_for_a_client_that_does_not_read(ends: Ends) -> None:
     sender = ends.in_background([LARGE])
-    ends.client.send([_wire.BYE])
+    ends.client.send([wire.BYE])
     sender.join(0.5)
     assert sender.is_alive(), "a client that says goodbye may still read the result"
     ends.session.terminated = True
@@ -186,16 +186,16 @@ def test_a_client_that_reads_slowly_gets_the_result_of_a_terminated_worker(ends:
 
 
 def attach(client: WorkerClient, ends: Ends, streams: list[list[int]]) -> None:
-    client.send([_wire.ATTACH, 2, 1, 0, streams])
+    client.send([wire.ATTACH, 2, 1, 0, streams])
     ends.session.wait()
-    client.expect(_wire.WORKER_HELLO)
+    client.expect(wire.WORKER_HELLO)
 
 
 def test_a_connection_goes_on_over_descriptors(ends: Ends, tmp_path: Path) -> None:
     client = ends.over_pipes(tmp_path)
     attach(client, ends, [])
-    client.send([_wire.RUN, 7, 1, 0, 0, None], msgspec.msgpack.encode({}))
-    client.send([_wire.CANCEL, 7])
+    client.send([wire.RUN, 7, 1, 0, 0, None], msgspec.msgpack.encode({}))
+    client.send([wire.CANCEL, 7])
     ends.session.wait()
     assert client.outcome(7)[1]["kind"] == "cancelled"
     large = b"\xc6" + (8 << 20).to_bytes(4, "big") + bytes(8 << 20)
@@ -220,7 +220,7 @@ def test_a_client_over_descriptors_that_does_not_read_is_replaced(ends: Ends, tm
     second = WorkerClient(str(tmp_path / "s"))
     second.hello()
     assert len(second.outcome(1)[1]) == 8 << 20
-    second.send([_wire.BYE])
+    second.send([wire.BYE])
     sender.join(DEADLINE)
     assert not sender.is_alive()
     assert pipes.carrier.recv(1) == b""
@@ -235,7 +235,7 @@ def test_other_than_two_descriptors_are_refused_and_closed(ends: Ends, tmp_path:
     read, write = os.pipe()
     passed = array.array("i", [write] * count)
     ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)] if count else []
-    carrier.sendmsg([_wire.frame([_wire.ADOPT])], ancillary)
+    carrier.sendmsg([wire.frame([wire.ADOPT])], ancillary)
     os.close(write)
     ends.session.wait()
     assert carrier.recv(1 << 16), "it is told why"

@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import skyward as sky
-from skyward import _state
-from skyward._output import _selected
+from skyward._core import state
+from skyward._sky.output import _selected
 
 
 @pytest.fixture(autouse=True)
 def _alone() -> Iterator[None]:
     yield
-    _state.cluster, _state.gang, _state.ranks = None, True, None
+    state.cluster, state.gang, state.ranks = None, True, None
 
 
 def on_rank(rank: int, nodes: int, workers: int = 1) -> None:
     node, worker = divmod(rank, workers)
-    _state.cluster = {
+    state.cluster = {
         "node": node,
         "worker": worker,
         "total_nodes": nodes,
@@ -44,7 +44,7 @@ def parts(total: int, nodes: int, workers: int, **options: Any) -> list[Any]:
     for rank in range(nodes * workers):
         on_rank(rank, nodes, workers)
         found.append(sky.shard(list(range(total)), **options))
-    _state.cluster = None
+    state.cluster = None
     return found
 
 
@@ -77,7 +77,7 @@ def test_several_arrays_stay_aligned(total: int, nodes: int, workers: int, seed:
         left, right = sky.shard(list(range(total)), tuple(range(100, 100 + total)), shuffle=True, seed=seed)
         assert type(right) is tuple
         assert [item + 100 for item in left] == list(right)
-    _state.cluster = None
+    state.cluster = None
 
 
 def test_the_shuffled_order_never_changes() -> None:
@@ -187,21 +187,21 @@ def test_a_world_of_one_gets_everything() -> None:
 def test_a_task_that_runs_alone_in_a_joined_world_has_all_of_the_data() -> None:
     for rank in range(3):
         on_rank(rank, 3)
-        _state.gang, _state.ranks = False, 1
+        state.gang, state.ranks = False, 1
         assert sky.shard([1, 2, 3, 4]) == [1, 2, 3, 4]
         assert sky.is_head
         assert (sky.instance_info().rank, sky.instance_info().is_head) == (rank, rank == 0)
         assert _selected("head")
-        _state.gang, _state.ranks = True, 3
+        state.gang, state.ranks = True, 3
         assert sky.shard([1, 2, 3, 4], drop_last=True) == [rank + 1]
         assert sky.is_head == (rank == 0)
 
 
 def test_a_broadcast_in_a_pool_without_a_world_has_parts_of_the_ranks_that_run_it() -> None:
     on_rank(1, 1, 2)
-    assert _state.cluster is not None
-    _state.cluster["joined"] = False
-    _state.ranks = 4
+    assert state.cluster is not None
+    state.cluster["joined"] = False
+    state.ranks = 4
     assert sky.shard([1, 2, 3, 4]) == [2]
     assert not sky.is_head
 
@@ -214,7 +214,7 @@ def test_the_head_is_rank_zero() -> None:
 
 
 def test_instance_info_has_every_field() -> None:
-    _state.cluster = {
+    state.cluster = {
         "node": 1,
         "worker": 1,
         "total_nodes": 2,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from skyward import _wire
+from skyward._core import wire
 
 from .conftest import Node
 from .pool import Pool
@@ -51,9 +51,9 @@ def test_jobs_are_the_workers_that_the_pool_may_have(
     make_pool: Callable[..., Pool], size: int, jobs: list[int]
 ) -> None:
     pool = make_pool(1)
-    pool.workers[0].send([_wire.SIZE, size])
+    pool.workers[0].send([wire.SIZE, size])
     assert pool.call(what="jobs") == jobs
-    pool.workers[0].send([_wire.SIZE, 2 * size])
+    pool.workers[0].send([wire.SIZE, 2 * size])
     assert pool.call(what="jobs")[0] == 2 * size
 
 
@@ -61,7 +61,7 @@ def test_jobs_are_the_workers_that_the_pool_may_have(
 @pytest.mark.parametrize("size", [2, 6])
 def test_more_calls_wait_than_the_pool_has_workers(make_pool: Callable[..., Pool], what: str, size: int) -> None:
     pool = make_pool(1)
-    pool.workers[0].send([_wire.SIZE, size])
+    pool.workers[0].send([wire.SIZE, size])
     task = pool.start(0, what=what, count=30)
     most = 0
     while task not in pool.outcomes:

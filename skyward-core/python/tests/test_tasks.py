@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from skyward import _wire
-from skyward._messages import Source
-from skyward._payload import Payload
-from skyward._runner import Runner
+from skyward._core import wire
+from skyward._core.messages import Source
+from skyward._tasks.payload import Payload
+from skyward._tasks.runner import Runner
 
 from .client import DEADLINE, WorkerClient, gone, source
 from .conftest import Node
@@ -61,10 +61,10 @@ def test_output_offsets_are_exact(node: Node) -> None:
     """)
     head, _ = worker.outcome(worker.start(1, out=b"\xff\x00\xfe", err=b"\x80"))
     assert (head[3], head[4]) == (5, 1)
-    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
+    node.agent.send([wire.LOGS, 1, 0, 0, 0])
     logs = {1: b"", 2: b""}
     while len(logs[1]) < 5 or not logs[2]:
-        log, data = node.agent.expect(_wire.LOG)
+        log, data = node.agent.expect(wire.LOG)
         assert log[4] == len(logs[log[3]])
         logs[log[3]] += data
     assert logs == {1: b"\xff\x00\xfe\xc3\xa9", 2: b"\x80"}
@@ -78,19 +78,19 @@ def test_a_generator_runs_while_it_has_credit(node: Node) -> None:
                 yield i
     """)
     task = worker.start(1, 2, n=5)
-    assert [worker.expect(_wire.ITEM)[0] for _ in range(2)] == [[100, task, 0], [100, task, 1]]
-    worker.send([_wire.CREDIT, task, 10, 2])
-    assert [worker.expect(_wire.ITEM)[1] for _ in range(3)] == [b"\x02", b"\x03", b"\x04"]
+    assert [worker.expect(wire.ITEM)[0] for _ in range(2)] == [[100, task, 0], [100, task, 1]]
+    worker.send([wire.CREDIT, task, 10, 2])
+    assert [worker.expect(wire.ITEM)[1] for _ in range(3)] == [b"\x02", b"\x03", b"\x04"]
     head, value = worker.outcome(task)
-    assert (head[0], value) == (_wire.RESULT, None)
+    assert (head[0], value) == (wire.RESULT, None)
 
 
 def test_a_running_task_is_cancelled_by_an_interrupt(node: Node) -> None:
     worker = node.ready(SLEEPER)
     task = worker.start(1)
     began(node)
-    worker.send([_wire.CANCEL, task])
-    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    worker.send([wire.CANCEL, task])
+    node.agent.send([wire.SIGNAL, 1, 0, "interrupt"])
     assert worker.outcome(task)[1]["kind"] == "cancelled"
     worker.load(2, ONE, main="two.py")
     assert worker.call(2) == 1
@@ -115,7 +115,7 @@ def test_the_death_of_a_worker_is_reported(node: Node) -> None:
             os._exit(7)
     """)
     worker.start(1)
-    exited, _ = node.agent.expect(_wire.EXITED)
+    exited, _ = node.agent.expect(wire.EXITED)
     assert exited[1:] == [1, 0, node.pid, 7, None, False, 1]
     worker = node.ready(
         """
@@ -126,7 +126,7 @@ def test_the_death_of_a_worker_is_reported(node: Node) -> None:
         index=1,
     )
     worker.start(1)
-    exited, _ = node.agent.expect(_wire.EXITED)
+    exited, _ = node.agent.expect(wire.EXITED)
     assert exited[1:] == [1, 1, node.pid, None, signal.SIGSEGV, False, 1]
 
 
@@ -144,8 +144,8 @@ def test_waiting_tasks_are_cancelled_before_they_begin(node: Node) -> None:
     fifo = node.folder / "gate"
     os.mkfifo(fifo)
     tasks = [worker.start(1, x=0, fifo=str(fifo)), *(worker.start(1, x=x) for x in range(1, 5))]
-    worker.send([_wire.CANCEL, tasks[2]])
-    worker.send([_wire.CANCEL, tasks[4]])
+    worker.send([wire.CANCEL, tasks[2]])
+    worker.send([wire.CANCEL, tasks[4]])
     with open(fifo, "w"):
         pass
     assert [worker.outcome(task)[1] for task in (tasks[0], tasks[1], tasks[3])] == [0, 1, 3]
@@ -158,14 +158,14 @@ def test_an_interrupt_hits_no_other_task_than_its_own(node: Node) -> None:
     worker = node.ready(SLEEPER)
     running = worker.start(1)
     began(node)
-    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
-    worker.send([_wire.CANCEL, running + 1000])
-    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
-    node.agent.send([_wire.SIGNAL, 1, 0, "stacks"])
+    node.agent.send([wire.SIGNAL, 1, 0, "interrupt"])
+    worker.send([wire.CANCEL, running + 1000])
+    node.agent.send([wire.SIGNAL, 1, 0, "interrupt"])
+    node.agent.send([wire.SIGNAL, 1, 0, "stacks"])
     # The stacks show that the task still sleeps after the worker has handled both interrupts.
-    assert b"job.py" in node.agent.expect(_wire.STACKS)[1]
-    worker.send([_wire.CANCEL, running])
-    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    assert b"job.py" in node.agent.expect(wire.STACKS)[1]
+    worker.send([wire.CANCEL, running])
+    node.agent.send([wire.SIGNAL, 1, 0, "interrupt"])
     assert worker.outcome(running)[1]["kind"] == "cancelled"
 
 
@@ -185,12 +185,12 @@ def test_an_interrupt_that_is_repeated_raises_once(node: Node) -> None:
     """)
     running = worker.start(1)
     began(node)
-    worker.send([_wire.CANCEL, running])
-    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
-    head, _ = node.agent.expect(_wire.LOG)
+    worker.send([wire.CANCEL, running])
+    node.agent.send([wire.SIGNAL, 1, 0, "interrupt"])
+    head, _ = node.agent.expect(wire.LOG)
     assert head[3] == 1
     for _ in range(5):
-        node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+        node.agent.send([wire.SIGNAL, 1, 0, "interrupt"])
     assert worker.outcome(running)[1]["kind"] == "cancelled"
     assert (node.folder / "g1" / "w0.out").read_text() == "began\ncleans\nclean\n"
 
@@ -248,14 +248,14 @@ def test_a_cancel_does_not_interrupt_the_import_of_a_library(node: Node, place: 
     worker.load(2, "import native\ndef main():\n    return 2", main="other.py")
     running = worker.start(1)
     began(node)
-    worker.send([_wire.CANCEL, running])
-    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
-    node.agent.send([_wire.SIGNAL, 1, 0, "stacks"])
+    worker.send([wire.CANCEL, running])
+    node.agent.send([wire.SIGNAL, 1, 0, "interrupt"])
+    node.agent.send([wire.SIGNAL, 1, 0, "stacks"])
     # The stacks show that the import continues after the worker has handled the interrupt.
-    assert b"native.py" in node.agent.expect(_wire.STACKS)[1]
+    assert b"native.py" in node.agent.expect(wire.STACKS)[1]
     (node.folder / "gate").touch()
     while place == "in a function" and worker.quiet(0.02):
-        node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+        node.agent.send([wire.SIGNAL, 1, 0, "interrupt"])
     assert worker.outcome(running)[1]["kind"] == "cancelled"
     assert worker.call(2) == 2
 
@@ -268,8 +268,8 @@ def test_a_cancel_interrupts_what_a_payload_does_when_it_is_loaded(node: Node) -
     """)
     running = worker.start(1)
     began(node)
-    worker.send([_wire.CANCEL, running])
-    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    worker.send([wire.CANCEL, running])
+    node.agent.send([wire.SIGNAL, 1, 0, "interrupt"])
     assert worker.outcome(running)[1]["kind"] == "cancelled"
 
 
@@ -279,8 +279,8 @@ def test_a_cancel_over_a_new_connection_reaches_the_running_task(node: Node) -> 
     began(node)
     worker.close()
     again = WorkerClient(node.started[0][2])
-    again.send([_wire.CANCEL, running])
-    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    again.send([wire.CANCEL, running])
+    node.agent.send([wire.SIGNAL, 1, 0, "interrupt"])
     again.hello()
     assert again.outcome(running)[1]["kind"] == "cancelled"
 
@@ -297,8 +297,8 @@ def test_a_payload_that_turns_the_interrupt_into_another_error_is_cancelled(node
     """)
     running = worker.start(1)
     began(node)
-    worker.send([_wire.CANCEL, running])
-    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    worker.send([wire.CANCEL, running])
+    node.agent.send([wire.SIGNAL, 1, 0, "interrupt"])
     failure = worker.outcome(running)[1]
     assert (failure["kind"], failure["type"]) == ("cancelled", "ValueError")
 
@@ -312,8 +312,8 @@ def test_a_generator_that_waits_for_credit_is_cancelled(node: Node) -> None:
                 print('closed', flush=True)
     """)
     task = worker.start(1, 1)
-    worker.expect(_wire.ITEM)
-    worker.send([_wire.CANCEL, task])
+    worker.expect(wire.ITEM)
+    worker.send([wire.CANCEL, task])
     assert worker.outcome(task)[1]["kind"] == "cancelled"
     assert (node.folder / "g1" / "w0.out").read_text() == "closed\n"
 
@@ -321,15 +321,15 @@ def test_a_generator_that_waits_for_credit_is_cancelled(node: Node) -> None:
 def test_a_stream_goes_on_after_a_reconnect(node: Node) -> None:
     first = node.ready(COUNTER)
     task = first.start(1, 4, n=6)
-    assert [first.expect(_wire.ITEM)[0][2] for _ in range(4)] == [0, 1, 2, 3]
+    assert [first.expect(wire.ITEM)[0][2] for _ in range(4)] == [0, 1, 2, 3]
     first.close()
     # Two of the four items have arrived at the client, which has room for three more.
     second = WorkerClient(node.started[0][2], streams=[[task, 2, 5]])
     second.hello()
-    assert [second.expect(_wire.ITEM)[0][2] for _ in range(3)] == [2, 3, 4]
-    second.send([_wire.CREDIT, task, 10, 5])
-    assert second.expect(_wire.ITEM)[0][2] == 5
-    assert second.outcome(task)[0][0] == _wire.RESULT
+    assert [second.expect(wire.ITEM)[0][2] for _ in range(3)] == [2, 3, 4]
+    second.send([wire.CREDIT, task, 10, 5])
+    assert second.expect(wire.ITEM)[0][2] == 5
+    assert second.outcome(task)[0][0] == wire.RESULT
 
 
 def test_a_stream_that_ended_unseen_is_sent_again_with_its_result(node: Node) -> None:
@@ -348,17 +348,17 @@ def test_credit_that_is_repeated_late_or_small_changes_nothing(node: Node) -> No
     worker = node.ready(COUNTER)
     task = worker.start(1, 2, n=6)
     for credit in ([4, 2], [4, 2], [3, 1], [0, 0]):
-        worker.send([_wire.CREDIT, task, *credit])
-    assert [worker.expect(_wire.ITEM)[0][2] for _ in range(4)] == [0, 1, 2, 3]
+        worker.send([wire.CREDIT, task, *credit])
+    assert [worker.expect(wire.ITEM)[0][2] for _ in range(4)] == [0, 1, 2, 3]
     assert worker.quiet()
     worker.close()
     second = WorkerClient(node.started[0][2], streams=[[task, 3, 3]])
     second.hello()
-    assert second.expect(_wire.ITEM)[0][2] == 3
+    assert second.expect(wire.ITEM)[0][2] == 3
     assert second.quiet(), "the smaller grant takes nothing back, and gives nothing"
-    second.send([_wire.CREDIT, task, 9, 4])
-    assert [second.expect(_wire.ITEM)[0][2] for _ in range(2)] == [4, 5]
-    assert second.outcome(task)[0][0] == _wire.RESULT
+    second.send([wire.CREDIT, task, 9, 4])
+    assert [second.expect(wire.ITEM)[0][2] for _ in range(2)] == [4, 5]
+    assert second.outcome(task)[0][0] == wire.RESULT
 
 
 def test_items_wait_for_a_client_that_comes_back_while_there_is_credit(node: Node) -> None:
@@ -373,16 +373,16 @@ def test_items_wait_for_a_client_that_comes_back_while_there_is_credit(node: Nod
     fifo = node.folder / "gate"
     os.mkfifo(fifo)
     task = worker.start(1, 9, fifo=str(fifo))
-    worker.expect(_wire.ITEM)
+    worker.expect(wire.ITEM)
     worker.close()
     second = WorkerClient(node.started[0][2], streams=[[task, 1, 9]])
     with open(fifo, "w"):
         pass
     second.hello()
-    assert second.expect(_wire.ITEM)[0][2] == 1
+    assert second.expect(wire.ITEM)[0][2] == 1
     with open(fifo, "w"):
         pass
-    assert second.outcome(task)[0][0] == _wire.RESULT
+    assert second.outcome(task)[0][0] == wire.RESULT
 
 
 def test_a_repeated_run_is_executed_once(node: Node) -> None:
@@ -391,7 +391,7 @@ def test_a_repeated_run_is_executed_once(node: Node) -> None:
     worker.close()
     second = WorkerClient(node.started[0][2], acknowledged=1)
     assert second.hello()[0][7] == 1
-    second.send([_wire.RUN, 1, 1, 1, 0, None], b"\x80")
+    second.send([wire.RUN, 1, 1, 1, 0, None], b"\x80")
     assert second.call(1) == 2
     assert second.acknowledged == 2
 
@@ -417,9 +417,9 @@ def test_recalled_runs_never_begin(node: Node) -> None:
     tasks = [worker.start(1, x=0, fifo=str(fifo)), *(worker.start(1, x=x) for x in range(1, 4))]
     began(node)
     for _ in range(2):
-        node.agent.send([_wire.RECALL, 1, 0, node.pid, tasks[2]])
-        assert node.agent.expect(_wire.RECALLED)[0][1:] == [1, 0, node.pid, tasks[2], tasks[0]]
-    node.agent.send([_wire.RECALL, 1, 0, node.pid + 1, tasks[3]])
+        node.agent.send([wire.RECALL, 1, 0, node.pid, tasks[2]])
+        assert node.agent.expect(wire.RECALLED)[0][1:] == [1, 0, node.pid, tasks[2], tasks[0]]
+    node.agent.send([wire.RECALL, 1, 0, node.pid + 1, tasks[3]])
     later = worker.start(1, x=4)
     with open(fifo, "w"):
         pass
@@ -436,11 +436,11 @@ def test_an_exit_reports_the_last_run_and_a_new_worker_starts_at_zero(node: Node
     worker.start(1, x=0, fifo=str(fifo))
     worker.start(1, x=2)
     began(node)
-    node.agent.send([_wire.SIGNAL, 1, 0, "kill"])
-    assert node.agent.expect(_wire.EXITED)[0][4:] == [None, 9, False, 1]
+    node.agent.send([wire.SIGNAL, 1, 0, "kill"])
+    assert node.agent.expect(wire.EXITED)[0][4:] == [None, 9, False, 1]
     fresh = node.ready(ONE)
-    node.agent.send([_wire.RECALL, 1, 0, node.pid, 0])
-    assert node.agent.expect(_wire.RECALLED)[0][4:] == [0, 0]
+    node.agent.send([wire.RECALL, 1, 0, node.pid, 0])
+    assert node.agent.expect(wire.RECALLED)[0][4:] == [0, 0]
     assert fresh.call(1) == 1
 
 
@@ -462,14 +462,14 @@ def test_attend_reaches_a_loop_and_does_not_end_a_native_wait(node: Node) -> Non
     until = time.monotonic() + DEADLINE
     while again.quiet(0.02):
         assert time.monotonic() < until, "the worker does not look at its connection"
-        node.agent.send([_wire.SIGNAL, 1, 0, "attend"])
+        node.agent.send([wire.SIGNAL, 1, 0, "attend"])
     again.hello()
     gate.touch()
     assert again.outcome(task)[1] == "done"
     task = again.start(1, native=True, fifo="")
     began(node, offset=6)
     while again.quiet(0.02):
-        node.agent.send([_wire.SIGNAL, 1, 0, "attend"])
+        node.agent.send([wire.SIGNAL, 1, 0, "attend"])
     assert again.outcome(task)[1] == 0, "it slept for its whole time"
 
 
@@ -506,13 +506,13 @@ def test_payloads_that_lost_their_slots_are_released(node: Node) -> None:
             names = [n for n in sys.modules if n.endswith('.dynamic')]
             return len(names), sum(type(o).__name__ == 'Held' for o in gc.get_objects())
     """
-    for n in range(3 * _wire.SLOTS):
-        worker.load(n % _wire.SLOTS, count.replace("{n}", str(n)), main="dynamic.py")
-        worker.start(n % _wire.SLOTS)
+    for n in range(3 * wire.SLOTS):
+        worker.load(n % wire.SLOTS, count.replace("{n}", str(n)), main="dynamic.py")
+        worker.start(n % wire.SLOTS)
     worker.outcome(worker.task - 1)
-    assert worker.outcome(worker.task)[1] == [_wire.SLOTS, _wire.SLOTS]
+    assert worker.outcome(worker.task)[1] == [wire.SLOTS, wire.SLOTS]
     kept = list((node.folder / "payloads").iterdir())
-    assert len(kept) <= _wire.SLOTS
+    assert len(kept) <= wire.SLOTS
 
 
 def test_requests_of_a_disconnected_client_are_read(node: Node) -> None:
@@ -554,7 +554,7 @@ def test_results_wait_for_their_acknowledgement_within_bounds(node: Node) -> Non
     sequences = [worker.outcome(task)[0][1] for task in tasks[:3]]
     # Three results exceed the limit, so the fourth task does not begin before one is acknowledged.
     assert worker.quiet()
-    worker.send([_wire.ACK, sequences[2]])
+    worker.send([wire.ACK, sequences[2]])
     assert len(worker.outcome(tasks[3])[1]) == 100_000
 
 
@@ -596,8 +596,8 @@ def test_children_inherit_no_descriptor_of_the_worker(node: Node) -> None:
 
 def began(node: Node, offset: int = 0) -> None:
     """Wait until the payload has printed the word; its line may arrive in two parts."""
-    node.agent.send([_wire.LOGS, 1, 0, offset, 0])
-    assert node.agent.expect(_wire.LOG)[1].startswith(b"began")
+    node.agent.send([wire.LOGS, 1, 0, offset, 0])
+    assert node.agent.expect(wire.LOG)[1].startswith(b"began")
 
 
 ONE = """
@@ -679,14 +679,14 @@ def test_a_client_that_does_not_read_keeps_no_task_and_no_worker(node: Node, how
         os.kill(node.pid, signal.SIGTERM)
         assert gone(node.pid)
         return
-    worker.send([_wire.CANCEL, running])
-    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    worker.send([wire.CANCEL, running])
+    node.agent.send([wire.SIGNAL, 1, 0, "interrupt"])
     ended = select.poll()
     ended.register(worker.socket, 0)
     assert ended.poll(DEADLINE * 1000), "the worker ends the connection"
     again = WorkerClient(node.started[0][2])
     again.hello()
-    assert len(again.expect(_wire.REPORT)[1]) > 8 << 20
+    assert len(again.expect(wire.REPORT)[1]) > 8 << 20
     head, failure = again.outcome(running)
     assert (head[1], failure["kind"]) == (2, "cancelled")
     assert (node.folder / "g1" / "w0.out").read_text() == "began\n"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward._values import EncodeError
+from skyward._values.errors import EncodeError
 
 from .test_values import refused, there
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from skyward import _wire, trace_context
+from skyward import trace_context
+from skyward._core import wire
 
 from .conftest import Node
 
@@ -27,7 +28,7 @@ def test_a_task_sees_its_trace_and_the_next_one_does_not(node: Node) -> None:
 
     def seen(trace: list[str] | None) -> object:
         worker.task += 1
-        worker.send([_wire.RUN, worker.task, 1, 0, 0, trace], b"\x80")
+        worker.send([wire.RUN, worker.task, 1, 0, 0, trace], b"\x80")
         return worker.outcome(worker.task)[1]
 
     assert seen(None) == outside

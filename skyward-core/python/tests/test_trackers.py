@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from skyward import _wire
 from skyward._agent import tree
+from skyward._core import wire
 
 from .caller import until
 from .client import WorkerClient, gone, start_spec
@@ -70,16 +70,16 @@ def test_shared_memory_is_removed(make_node: Callable[..., Node], what: str, end
     assert shared.exists()
     its_tracker = tracker(node.folder)
     if end == "stop":
-        node.agent.send([_wire.STOP, 1, 1, [0], 20.0])
-        node.agent.expect(_wire.STOPPED)
+        node.agent.send([wire.STOP, 1, 1, [0], 20.0])
+        node.agent.expect(wire.STOPPED)
     elif end == "shutdown":
         node.agent.shutdown()
     elif end == "kill":
-        node.agent.send([_wire.SIGNAL, 1, 0, "kill"])
-        node.agent.expect(_wire.EXITED)
+        node.agent.send([wire.SIGNAL, 1, 0, "kill"])
+        node.agent.expect(wire.EXITED)
     elif end == "kill the worker":
         os.kill(node.pid, signal.SIGKILL)
-        node.agent.expect(_wire.EXITED)
+        node.agent.expect(wire.EXITED)
     elif end == "terminate":
         os.kill(node.line["pid"], signal.SIGTERM)
         assert gone(node.line["pid"])
@@ -95,7 +95,7 @@ def test_a_tracker_that_does_not_end_is_killed(node: Node) -> None:
     its_tracker = tracker(node.folder)
     try:
         os.kill(node.pid, signal.SIGKILL)
-        node.agent.expect(_wire.EXITED)
+        node.agent.expect(wire.EXITED)
         assert tree.process(its_tracker) is not None
         assert gone(its_tracker)
         # The agent waits for no tracker, so another worker can start meanwhile.
@@ -125,7 +125,7 @@ def test_a_worker_that_lives_keeps_its_shared_memory(node: Node) -> None:
         worker.gang = None
         names.append(Path("/dev/shm") / worker.call(1, what="own"))
     os.kill(started[1][1], signal.SIGKILL)
-    node.agent.expect(_wire.EXITED)
+    node.agent.expect(wire.EXITED)
     until(lambda: not names[1].exists())
     assert names[0].exists()
     node.agent.shutdown()

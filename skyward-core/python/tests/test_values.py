@@ -21,12 +21,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward import _values
-from skyward._values import EncodeError
+from skyward._values import codec
+from skyward._values.errors import EncodeError
 
 
 def packed(value: Any) -> bytes:
-    return b"".join(bytes(part) for part in _values.encode(value))
+    return b"".join(bytes(part) for part in codec.encode(value))
 
 
 def there(value: Any) -> Any:
@@ -47,7 +47,7 @@ def there(value: Any) -> Any:
 
 def refused(value: Any, words: str = "") -> tuple[str, str]:
     with pytest.raises(EncodeError) as caught:
-        _values.encode(value)
+        codec.encode(value)
     assert caught.value.reason
     assert words in caught.value.reason
     return caught.value.path, caught.value.value_type
@@ -55,7 +55,7 @@ def refused(value: Any, words: str = "") -> tuple[str, str]:
 
 def back(data: bytes, owned: bool = False) -> Any:
     view = memoryview(bytearray(data))
-    return _values.decode_owned(view) if owned else _values.decode(view)
+    return codec.decode_owned(view) if owned else codec.decode(view)
 
 
 scalars = (
@@ -89,7 +89,7 @@ def test_large_bytes_anywhere_do_not_change_the_form(value: Any, byte: int) -> N
 
 def test_large_bytes_are_not_copied() -> None:
     large = bytes(1 << 20)
-    assert any(part is large for part in _values.encode({"x": [1, large]}))
+    assert any(part is large for part in codec.encode({"x": [1, large]}))
 
 
 @dataclasses.dataclass
@@ -258,7 +258,7 @@ def test_large_bytes_are_copied_into_huge_pages_whatever_the_form_of_the_map(
         copied.append(len(data))
         return bytes(data)
 
-    monkeypatch.setattr(_values, "to_bytes", to_bytes)
+    monkeypatch.setattr(codec, "to_bytes", to_bytes)
     data = b"\x07" * (1 << 20)
     arrived = back(start + packed({"a": 1, "b": data})[1:], owned=True)
     assert arrived == {"a": 1, "b": data}

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward import _wire
 from skyward._agent import notices
 from skyward._agent.loop import Agent
 from skyward._agent.notices import MOST_BYTES, Lines, Pauses, notice
 from skyward._agent.watch import Watch
+from skyward._core import wire
 
 from .client import DEADLINE, AgentClient, gone
 from .conftest import Node
@@ -87,7 +87,7 @@ def test_pauses_grow_to_a_minute_and_begin_anew_after_one() -> None:
 
 
 def watch(client: AgentClient, *command: str) -> None:
-    client.send([_wire.WATCH, list(command)])
+    client.send([wire.WATCH, list(command)])
 
 
 def script(client: AgentClient, text: str) -> None:
@@ -95,7 +95,7 @@ def script(client: AgentClient, text: str) -> None:
 
 
 def told(client: AgentClient) -> tuple[str, float, str]:
-    head, body = client.expect(_wire.AGENT_NOTICE)
+    head, body = client.expect(wire.AGENT_NOTICE)
     assert body == b""
     return head[1], head[2], head[3]
 
@@ -202,8 +202,8 @@ def test_processes_of_an_ended_command_are_killed(node: Node) -> None:
 def test_a_missing_command_is_logged_and_retried(node: Node) -> None:
     path = node.folder / "late"
     watch(node.agent, str(path))
-    node.agent.send([_wire.PING, 1, 60.0])
-    node.agent.expect(_wire.PONG)
+    node.agent.send([wire.PING, 1, 60.0])
+    node.agent.expect(wire.PONG)
     assert "cannot be started: No such file or directory" in log_of(node)
     path.write_text("#!/bin/sh\necho preempted 30 found\nexec sleep 600\n")
     path.chmod(0o700)
@@ -212,8 +212,8 @@ def test_a_missing_command_is_logged_and_retried(node: Node) -> None:
 
 def test_an_invalid_command_is_logged(node: Node) -> None:
     watch(node.agent, "echo", "a\0b")
-    node.agent.send([_wire.PING, 1, 60.0])
-    node.agent.expect(_wire.PONG)
+    node.agent.send([wire.PING, 1, 60.0])
+    node.agent.expect(wire.PONG)
     assert "cannot be started: an argument holds a NUL character" in log_of(node)
 
 
@@ -227,11 +227,11 @@ def test_a_flood_blocks_neither_the_agent_nor_its_workers(node: Node) -> None:
     began, notices_then = time.monotonic(), len(node.agent.seen)
     for sequence in range(50):
         assert worker.call(1, x=sequence) == sequence
-        node.agent.send([_wire.PING, sequence, 60.0])
-        assert node.agent.expect(_wire.PONG)[0][1] == sequence
+        node.agent.send([wire.PING, sequence, 60.0])
+        assert node.agent.expect(wire.PONG)[0][1] == sequence
     until(lambda: time.monotonic() > began + 1.0)
-    node.agent.send([_wire.PING, 100, 60.0])
-    while node.agent.expect(_wire.PONG)[0][1] != 100:
+    node.agent.send([wire.PING, 100, 60.0])
+    while node.agent.expect(wire.PONG)[0][1] != 100:
         pass
     took = time.monotonic() - began
     assert len(node.agent.seen) - notices_then < 100 * took, "notices come at a bounded rate"
@@ -262,7 +262,7 @@ def test_notices_wait_for_a_client_that_does_not_read(monkeypatch: pytest.Monkey
     client.may_log = True
     agent._send_notices(50.0)
     agent._send_notices(60.0)
-    assert sent == [[_wire.AGENT_NOTICE, "expired", 50.0, "last"]]
+    assert sent == [[wire.AGENT_NOTICE, "expired", 50.0, "last"]]
 
 
 @pytest.mark.parametrize("how", ["shutdown", "lease", "terminated", "killed"])
@@ -289,20 +289,20 @@ def test_the_command_is_no_worker_and_outlives_them(node: Node) -> None:
             os._exit(7)
     """)
     worker.start(1)
-    assert node.agent.expect(_wire.EXITED)[0][2:5] == [0, node.pid, 7]
+    assert node.agent.expect(wire.EXITED)[0][2:5] == [0, node.pid, 7]
     fresh = node.ready("""
         def main():
             return 1
     """)
     assert fresh.call(1) == 1
-    node.agent.send([_wire.STOP, 1, 1, [0], 10.0])
-    node.agent.expect(_wire.STOPPED)
+    node.agent.send([wire.STOP, 1, 1, [0], 10.0])
+    node.agent.expect(wire.STOPPED)
     os.kill(pid, 0)
     os.kill(pid, signal.SIGKILL)
     until(lambda: "was ended by signal 9" in log_of(node))
-    node.agent.send([_wire.PING, 1, 60.0])
-    node.agent.expect(_wire.PONG)
-    assert not [head for head, _ in node.agent.seen if head[0] == _wire.EXITED and head[3] == pid]
+    node.agent.send([wire.PING, 1, 60.0])
+    node.agent.expect(wire.PONG)
+    assert not [head for head, _ in node.agent.seen if head[0] == wire.EXITED and head[3] == pid]
 
 
 def test_the_end_of_the_command_leaves_workers_alone(node: Node) -> None:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward import _messages, _wire
-from skyward._wire import FrameReader, ProtocolError
+from skyward._core import messages, wire
+from skyward._core.wire import FrameReader, ProtocolError
 
 
 class Pieces:
@@ -44,7 +44,7 @@ bodies = st.binary(max_size=200) | st.integers(0, 600_000).map(lambda size: byte
 
 @given(st.lists(st.tuples(st.integers(0, 200), bodies), max_size=8), st.lists(st.integers(1, 300_000), max_size=20))
 def test_frames_come_out_as_they_went_in(frames: list[tuple[int, bytes]], sizes: list[int]) -> None:
-    data = b"".join(_wire.frame([number, "x" * number], body) for number, body in frames)
+    data = b"".join(wire.frame([number, "x" * number], body) for number, body in frames)
     found = read(data, sizes)
     assert [(head, body) for head, body, _ in found] == [([number, "x" * number], body) for number, body in frames]
 
@@ -56,26 +56,26 @@ def test_no_bytes_break_the_reader(data: bytes, sizes: list[int]) -> None:
 
 
 def test_byte_by_byte() -> None:
-    data = _wire.frame([1], b"ab") + _wire.frame([2])
+    data = wire.frame([1], b"ab") + wire.frame([2])
     assert [(head, body) for head, body, _ in read(data, [1] * len(data))] == [([1], b"ab"), ([2], b"")]
 
 
 def test_large_bodies_are_the_receivers_to_keep() -> None:
     body = bytes(1 << 20)
-    [(head, got, owned), (_, _, small)] = read(_wire.frame([7], body) + _wire.frame([8], b"x"), [])
+    [(head, got, owned), (_, _, small)] = read(wire.frame([7], body) + wire.frame([8], b"x"), [])
     assert (head, got == body, owned, small) == ([7], True, True, False)
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        _wire.HEADER.pack(_wire.MAX_HEAD + 1, 0),
-        _wire.HEADER.pack(1, 1001),
-        _wire.HEADER.pack(1, 0) + b"\xc1",
-        _wire.HEADER.pack(0, 0),
-        _wire.HEADER.pack(1, 0) + b"\x80",
-        _wire.HEADER.pack(3, 0) + b"\x91\xa1\xff",
-        _wire.HEADER.pack(5000, 0) + b"\x91" * 5000,
+        wire.HEADER.pack(wire.MAX_HEAD + 1, 0),
+        wire.HEADER.pack(1, 1001),
+        wire.HEADER.pack(1, 0) + b"\xc1",
+        wire.HEADER.pack(0, 0),
+        wire.HEADER.pack(1, 0) + b"\x80",
+        wire.HEADER.pack(3, 0) + b"\x91\xa1\xff",
+        wire.HEADER.pack(5000, 0) + b"\x91" * 5000,
     ],
 )
 def test_malformed_frames_are_refused(data: bytes) -> None:
@@ -91,18 +91,18 @@ def test_malformed_frames_are_refused(data: bytes) -> None:
         (["x"], 0, "does not start with"),
         ({}, 0, "not a MessagePack array"),
         ([250], 250, "250"),
-        ([_wire.PING, 1], _wire.PING, "array"),
-        ([_wire.PING, 1, float("inf")], _wire.PING, "$[2]"),
-        ([_wire.LOGS, 1, 0, -1, 0], _wire.LOGS, "$[3]"),
-        ([_wire.LOGS, 1, 0, 1 << 63, 0], _wire.LOGS, ""),
-        ([_wire.HELLO, 3, {"of": "another version"}], _wire.HELLO, "version 2"),
+        ([wire.PING, 1], wire.PING, "array"),
+        ([wire.PING, 1, float("inf")], wire.PING, "$[2]"),
+        ([wire.LOGS, 1, 0, -1, 0], wire.LOGS, "$[3]"),
+        ([wire.LOGS, 1, 0, 1 << 63, 0], wire.LOGS, ""),
+        ([wire.HELLO, 3, {"of": "another version"}], wire.HELLO, "version 2"),
     ],
 )
 def test_messages_are_checked_before_they_reach_the_code(head: object, number: int, text: str) -> None:
-    decode = msgspec.msgpack.Decoder(_messages.ToAgent).decode
+    decode = msgspec.msgpack.Decoder(messages.ToAgent).decode
     packed = msgspec.msgpack.encode(head)
     reader = FrameReader(decode=decode)
-    reader.fill(Pieces(_wire.HEADER.pack(len(packed), 0) + packed, []))
+    reader.fill(Pieces(wire.HEADER.pack(len(packed), 0) + packed, []))
     with pytest.raises(ProtocolError) as caught:
         list(reader.frames())
     assert caught.value.number == number
@@ -110,8 +110,8 @@ def test_messages_are_checked_before_they_reach_the_code(head: object, number: i
 
 
 def test_what_a_later_version_appends_is_ignored() -> None:
-    decode = msgspec.msgpack.Decoder(_messages.ToWorker).decode
-    assert decode(msgspec.msgpack.encode([_wire.CANCEL, 7, "new"])) == _messages.Cancel(7)
+    decode = msgspec.msgpack.Decoder(messages.ToWorker).decode
+    assert decode(msgspec.msgpack.encode([wire.CANCEL, 7, "new"])) == messages.Cancel(7)
 
 
 def test_a_socket_without_data_raises() -> None:

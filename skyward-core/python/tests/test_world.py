@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from skyward import _wire
+from skyward._core import wire
 
 from .client import WorkerClient
 from .conftest import Node
@@ -19,8 +19,8 @@ class World:
 
     def __init__(self, node: Node, source: str, **more: Any) -> None:
         self.node = node
-        node.agent.send([_wire.RESERVE_PORT, 1])
-        cluster = {"head_port": node.agent.expect(_wire.PORT)[0][3], "total_nodes": 1}
+        node.agent.send([wire.RESERVE_PORT, 1])
+        cluster = {"head_port": node.agent.expect(wire.PORT)[0][3], "total_nodes": 1}
         self.workers = [node.ready(source, index=index, workers=2, cluster=cluster, **more) for index in range(2)]
         for worker in self.workers:
             worker.socket.settimeout(60)
@@ -37,7 +37,7 @@ class World:
         self.gangs += 1
         tasks = [self._start(worker, [self.gangs, 1, len(self.workers)], arguments) for worker in self.workers]
         outcomes = [worker.outcome(task) for worker, task in zip(self.workers, tasks, strict=True)]
-        return [head[0] == _wire.RESULT for head, _ in outcomes]
+        return [head[0] == wire.RESULT for head, _ in outcomes]
 
     def alone(self, rank: int, **arguments: Any) -> Any:
         """Run a task on this rank alone; return its result."""
@@ -47,8 +47,8 @@ class World:
     def end(self) -> list[Any]:
         """End both workers; return their exit codes."""
         for worker in self.workers:
-            worker.send([_wire.BYE])
-        return [self.node.agent.expect(_wire.EXITED)[0][4] for _ in self.workers]
+            worker.send([wire.BYE])
+        return [self.node.agent.expect(wire.EXITED)[0][4] for _ in self.workers]
 
     def _start(self, worker: WorkerClient, gang: list[int] | None, arguments: dict[str, Any]) -> int:
         worker.gang = gang
@@ -56,7 +56,7 @@ class World:
 
     def _value(self, worker: WorkerClient, task: int) -> Any:
         head, value = worker.outcome(task)
-        assert head[0] == _wire.RESULT, value
+        assert head[0] == wire.RESULT, value
         return value
 
 

@@ -84,7 +84,7 @@ fn place(text: &str) -> Option<String> {
             Some((file, line, function))
         })
         // The frames below belong to the worker, and are the same for every task.
-        .take_while(|(file, ..)| !file.ends_with("/skyward/_runner.py"))
+        .take_while(|(file, ..)| !file.ends_with("/skyward/_tasks/runner.py"))
         .collect();
     let short = |(file, line, function): &(&str, &str, &str)| {
         format!("`{function}` ({}:{line})", file.rsplit('/').next().unwrap_or(file))
@@ -106,7 +106,7 @@ mod tests {
 
     const TEXT: &str = "Thread 0x00007f01 (most recent call first):\n  File \"a.py\", line 9 in beside\n\n\
         Current thread 0x00007f02 (most recent call first):\n  File \"/usr/lib/python3.11/socket.py\", line 294 in accept\n  \
-        File \"a.py\", line 5 in meet\n  File \"a.py\", line 7 in f\n  File \"/x/skyward/_runner.py\", line 64 in run\n";
+        File \"a.py\", line 5 in meet\n  File \"a.py\", line 7 in f\n  File \"/x/skyward/_tasks/runner.py\", line 64 in run\n";
 
     #[test]
     fn the_place_is_that_of_the_main_thread_in_the_payload() {

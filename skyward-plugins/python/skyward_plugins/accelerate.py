@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from skyward import _state, instance_info
+from skyward import instance_info
+from skyward._core import state
 from skyward.integrations import _torch_world as world
 from skyward.integrations._meet import meet
 from skyward.integrations._wrap import environment
@@ -59,11 +60,11 @@ def around_task(config: Mapping[str, Any]) -> Iterator[None]:
             the message names them.
     """
     info = instance_info()
-    if _state.gang and info.total_workers > 1:
+    if state.gang and info.total_workers > 1:
         # The ranks have met around the app, where rank 0 left no store.
         with world.around_gang(info, float(config["timeout"]), met=True):
             yield
         return
-    if not _state.gang:
+    if not state.gang:
         alone(info)
     yield

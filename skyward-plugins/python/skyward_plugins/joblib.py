@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from skyward import Retry, instance_info
-from skyward._cluster import is_in_gang
+from skyward._sky.cluster import is_in_gang
 from skyward.integrations import _cores, joblib_backend
 from skyward.integrations._wrap import environment
 from skyward.integrations.joblib import register

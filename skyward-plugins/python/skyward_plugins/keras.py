@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from math import prod
 from typing import Any
 
-from skyward import _state, instance_info
-from skyward._parts import data_parts
+from skyward import instance_info
+from skyward._core import state
+from skyward._sky.parts import data_parts
 from skyward.integrations import _keras_given as given
 from skyward.integrations._keras_plan import guard
 from skyward.integrations._keras_seed import seed_ranks
@@ -53,7 +54,7 @@ def around_task(config: Mapping[str, Any]) -> Iterator[None]:
     """
     kind = _kind(config)
     if kind != "none":
-        if instance_info().total_workers > 1 and not _state.gang:
+        if instance_info().total_workers > 1 and not state.gang:
             # A task on a single rank would wait for the other ranks in its first collective.
             given.put(None)
         else:
@@ -112,4 +113,4 @@ def _distribute(config: Mapping[str, Any], kind: str) -> None:
 
 def _seed(config: Mapping[str, Any], kind: str) -> None:
     info = instance_info()
-    seed_ranks(info, config["seed"], together=kind != "none" and info.total_workers > 1 and _state.gang)
+    seed_ranks(info, config["seed"], together=kind != "none" and info.total_workers > 1 and state.gang)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from skyward import _state, instance_info
+from skyward import instance_info
+from skyward._core import state
 from skyward.integrations import _torch_world as world
 from skyward.integrations._wrap import environment
 
@@ -54,7 +55,7 @@ def around_task(config: Mapping[str, Any]) -> Iterator[None]:
     info = instance_info()
     if info.total_workers == 1:
         yield
-    elif _state.gang:
+    elif state.gang:
         with world.around_gang(info, float(config["timeout"])):
             yield
     else:

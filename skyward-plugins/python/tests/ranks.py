@@ -49,9 +49,10 @@ from contextlib import ExitStack
 from importlib import import_module
 
 # As a worker does it: before the hooks change anything.
-from skyward import _head_port, _layouts, _state, _world
+from skyward._libraries import head_port, layouts, world as _world
+from skyward._core import state
 
-_head_port.share(json.loads(os.environ["SKYWARD_CLUSTER"]))
+head_port.share(json.loads(os.environ["SKYWARD_CLUSTER"]))
 
 spec = json.loads(sys.argv[1])
 hooks = [import_module("skyward_plugins." + name) for name, _ in spec["plugins"]]
@@ -61,18 +62,18 @@ gangs = [0]
 def task(function, gang=None):
     '\''One task, with the hooks around it.'\''
     if gang is not None:
-        _state.gang = gang
-    _state.ranks = None if _state.gang else 1
+        state.gang = gang
+    state.ranks = None if state.gang else 1
     # Of a gang the number is the same on all ranks, and a task alone has none.
-    gangs[0] += _state.gang
-    _state.attempt = (gangs[0], 1) if _state.gang else None
-    _world.show(_state.gang)
+    gangs[0] += state.gang
+    state.attempt = (gangs[0], 1) if state.gang else None
+    _world.show(state.gang)
     with ExitStack() as around:
         for module, (_, config) in zip(hooks, spec["plugins"]):
             if hasattr(module, "around_task"):
                 around.enter_context(module.around_task(config))
         value = function()
-    _layouts.take_warnings()
+    layouts.take_warnings()
     return value
 
 code = 0

@@ -134,7 +134,7 @@ def test_fsdp_is_on_where_all_run_together_and_as_the_variables_say() -> None:
 # them.
 EIGHT_DEVICES = """
 import accelerate.state, torch
-from skyward import _world
+from skyward._libraries import world as _world
 
 torch.cuda.is_available = lambda: True
 torch.cuda.device_count = lambda: 8

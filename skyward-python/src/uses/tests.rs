@@ -197,11 +197,11 @@ fn what_is_there_or_not_plain_is_left_alone() {
             sky.instance_info().nowhere.shrad
             sky.is_head()
             sky.__version__
-            sky._state
+            sky._core
         "},
         indoc! {"
             import skyward.worker
-            from skyward._state import gang
+            from skyward._core.state import gang
             from skyward import *
             skyward.worker.main
         "},

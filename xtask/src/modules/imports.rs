@@ -30,15 +30,16 @@ impl Imports {
 
     /// The modules right below one.
     pub(super) fn children(&self, module: &str) -> Vec<String> {
-        let prefix = if module.is_empty() { String::new() } else { format!("{module}::") };
+        let prefix = below(module);
         let below = self.edges.keys().filter_map(|other| other.strip_prefix(&prefix));
         let names: BTreeSet<&str> = below.filter_map(|rest| rest.split("::").next()).collect();
         names.into_iter().filter(|name| !name.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Files below a module that import each other in a circle.
+    /// Files below a module that import each other in a circle; the empty name is the root, which
+    /// counts too.
     pub(super) fn circles<'i>(&'i self, module: &str) -> Vec<Vec<&'i str>> {
-        let prefix = format!("{module}::");
+        let prefix = below(module);
         let reached = |from: &str| {
             let mut seen: BTreeSet<&'i str> = BTreeSet::new();
             let mut left: Vec<&str> = self.edges[from].iter().map(String::as_str).collect();
@@ -58,6 +59,18 @@ impl Imports {
         let circles: BTreeSet<Vec<&str>> = files.iter().map(circle).collect();
         circles.into_iter().filter(|circle| !circle.is_empty()).collect()
     }
+}
+
+impl FromIterator<(String, BTreeSet<String>)> for Imports {
+    /// Each file, with those that it imports.
+    fn from_iter<I: IntoIterator<Item = (String, BTreeSet<String>)>>(files: I) -> Self {
+        Self { edges: files.into_iter().collect() }
+    }
+}
+
+/// How the names of the modules below one begin.
+fn below(module: &str) -> String {
+    if module.is_empty() { String::new() } else { format!("{module}::") }
 }
 
 #[cfg(test)]
@@ -132,5 +145,7 @@ mod tests {
             ("p::d", "use super::a::f;"),
         ];
         assert_eq!(imports(&files).circles("p"), [["p::a", "p::b", "p::c"]]);
+        assert_eq!(imports(&files).circles("").len(), 1);
+        assert!(imports(&files).circles("p::a").is_empty());
     }
 }

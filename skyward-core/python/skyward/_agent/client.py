@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from .. import _wire
-from .._messages import ToAgent
+from .._core import wire
+from .._core.messages import ToAgent
 
 _MOST_QUEUED: Final = 4 << 20
 """Bytes that may wait for a slow client. Above this, the agent reads no more requests from it."""
@@ -28,7 +28,7 @@ class Connection:
     def __init__(self, opened: socket.socket) -> None:
         opened.setblocking(False)
         self.socket = opened
-        self.reader = _wire.FrameReader(MAX_BODY, _decode_message)
+        self.reader = wire.FrameReader(MAX_BODY, _decode_message)
         self.greeted = False
         self.closing = False
         """Whether to close the socket as soon as all queued bytes are sent."""
@@ -60,7 +60,7 @@ class Connection:
         Raises:
             OSError: the connection is broken.
         """
-        data = memoryview(_wire.frame(head, body))
+        data = memoryview(wire.frame(head, body))
         self._waiting.append(data)
         self._bytes += len(data)
         self.flush()

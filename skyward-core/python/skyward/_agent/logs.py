@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from .. import _wire
+from .._core import wire
 from .client import Connection
 from .process import Worker
 
@@ -37,7 +37,7 @@ class Tail:
         active = self.send(connection)
         if ended and connection.may_log and not self.done:
             self.done = True
-            connection.send([_wire.LOG_END, worker.generation, worker.index, *self.offsets])
+            connection.send([wire.LOG_END, worker.generation, worker.index, *self.offsets])
         return active
 
     def send(self, connection: Connection) -> bool:
@@ -54,13 +54,13 @@ class Tail:
                 if not data:
                     break
                 active = True
-                head = [_wire.LOG, worker.generation, worker.index, stream + 1, self.offsets[stream]]
+                head = [wire.LOG, worker.generation, worker.index, stream + 1, self.offsets[stream]]
                 self.offsets[stream] += len(data)
                 connection.send(head, data)
         progress = os.pread(self._progress_file, 8, 0)
         if progress != self._progress:
             self._progress = progress
-            connection.send([_wire.PROGRESS, worker.generation, worker.index])
+            connection.send([wire.PROGRESS, worker.generation, worker.index])
         return active
 
     def close(self) -> None:

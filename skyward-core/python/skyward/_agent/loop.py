@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import msgspec
 
-from .. import _wire
-from .._descriptors import NO_ROOM, PAUSE
-from .._messages import (
+from .._core import wire
+from .._core.descriptors import NO_ROOM, PAUSE
+from .._core.messages import (
     Hello,
     Logs,
     Ping,
@@ -154,7 +154,7 @@ class Agent:
             self._owner_gone(self._owner)
             return
         for asked, stacks in self._stacks.take(now):
-            self._tell([_wire.STACKS, asked.generation, asked.index], stacks)
+            self._tell([wire.STACKS, asked.generation, asked.index], stacks)
         self._watch.tick(now)
         self._send_notices(now)
         for stop in list(self._stops):
@@ -163,7 +163,7 @@ class Agent:
             if not alive:
                 self._stops.remove(stop)
                 if request is not None:
-                    self._tell([_wire.STOPPED, request, generation, indexes])
+                    self._tell([wire.STOPPED, request, generation, indexes])
             elif now >= stop[0]:
                 for worker in alive:
                     worker.signal(signal.SIGKILL)
@@ -180,7 +180,7 @@ class Agent:
         client = self._client
         if client is not None and client is self._watching and client.may_log:
             for given in self._watch.take():
-                self._tell(given.head(_wire.AGENT_NOTICE, now))
+                self._tell(given.head(wire.AGENT_NOTICE, now))
 
     def _watch_tasks(self, path: str) -> None:
         """Send a task's output when the task has ended; its worker reports that by a named pipe."""
@@ -198,8 +198,8 @@ class Agent:
         def send(event: int) -> None:
             said = os.read(wake, 4096)
             for index in {index for (index,) in _INDEX.iter_unpack(said[: len(said) // 4 * 4])}:
-                if index & _wire.CALLS_ASKED:
-                    self._ask_for_calls(index ^ _wire.CALLS_ASKED)
+                if index & wire.CALLS_ASKED:
+                    self._ask_for_calls(index ^ wire.CALLS_ASKED)
                 else:
                     self._send_output(self.workers.generation, index)
 
@@ -262,7 +262,7 @@ class Agent:
                 raise ConnectionAbortedError
             if connection.fileno() >= 0:
                 self._await_events(connection)
-        except _wire.ProtocolError as error:
+        except wire.ProtocolError as error:
             self._refuse_and_close(connection, error.number, str(error))
         except OSError:
             self._close(connection)
@@ -275,7 +275,7 @@ class Agent:
         log(f"a client was refused: {text}")
         connection.closing = True
         try:
-            connection.send([_wire.ERROR, number, text])
+            connection.send([wire.ERROR, number, text])
             if connection.wants_write:
                 self._await_events(connection)
                 return
@@ -315,9 +315,9 @@ class Agent:
             try:
                 self._request(connection, message, number, body)
             except Refusal as refusal:
-                connection.send([_wire.ERROR, number, str(refusal), getattr(message, "request", 0)])
-            except _wire.UNREADABLE as error:
-                raise _wire.ProtocolError(f"the body of message {number} cannot be decoded: {error}", number) from None
+                connection.send([wire.ERROR, number, str(refusal), getattr(message, "request", 0)])
+            except wire.UNREADABLE as error:
+                raise wire.ProtocolError(f"the body of message {number} cannot be decoded: {error}", number) from None
             if connection.fileno() < 0:
                 return
 
@@ -326,13 +326,13 @@ class Agent:
             self._greet(connection, message)
             return
         if connection is not self._client:
-            raise _wire.ProtocolError("the first message must be Hello", number)
+            raise wire.ProtocolError("the first message must be Hello", number)
         if type(message) is Ping:
             self.lease = message.lease
             self._tell_keeper()
         self._renew()
         if type(message) is Ping:
-            connection.send([_wire.PONG, message.sequence])
+            connection.send([wire.PONG, message.sequence])
         elif type(message) is Start:
             self._start(message, body)
         elif type(message) is ReservePort:
@@ -364,10 +364,10 @@ class Agent:
                 self._kept = not isinstance(error, FileNotFoundError)
 
     def _greet(self, connection: Connection, hello: Hello) -> None:
-        if hello.version != _wire.PROTOCOL:
-            raise _wire.ProtocolError(_wire.other_version(hello.version), _wire.HELLO)
+        if hello.version != wire.PROTOCOL:
+            raise wire.ProtocolError(wire.other_version(hello.version), wire.HELLO)
         if self.pool is not None and hello.pool != self.pool:
-            raise _wire.ProtocolError(f"this agent belongs to pool {self.pool}, not {hello.pool}", _wire.HELLO)
+            raise wire.ProtocolError(f"this agent belongs to pool {self.pool}, not {hello.pool}", wire.HELLO)
         self.pool = hello.pool
         self._renew()
         if self._client is not None and self._client is not connection:
@@ -377,7 +377,7 @@ class Agent:
         connection.greeted = True
         python = ".".join(map(str, sys.version_info[:3]))
         body = msgspec.msgpack.encode(installed(self._path))
-        connection.send([_wire.AGENT_HELLO, _wire.PROTOCOL, os.getpid(), python, _boot_facts()], body)
+        connection.send([wire.AGENT_HELLO, wire.PROTOCOL, os.getpid(), python, _boot_facts()], body)
         for worker in self.workers.ended():
             connection.send(self._exited(worker))
         for worker in self.workers.alive():
@@ -396,7 +396,7 @@ class Agent:
         started = self.workers.start(generation, indexes, spec, whole)
         for worker in started:
             self._tails.follow(worker)
-        self._tell([_wire.STARTED, start.request, generation, [[w.index, w.pid, w.socket_path] for w in started]])
+        self._tell([wire.STARTED, start.request, generation, [[w.index, w.pid, w.socket_path] for w in started]])
 
     def _reserve_port(self, request: int) -> None:
         if len(self._ports) == _PORTS:
@@ -406,7 +406,7 @@ class Agent:
         except OSError as error:
             raise Refusal(f"cannot reserve a port on {self.address}: {error.strerror}") from None
         self._ports.append(reserved)
-        self._tell([_wire.PORT, request, self.address, reserved.getsockname()[1]])
+        self._tell([wire.PORT, request, self.address, reserved.getsockname()[1]])
 
     def _signal(self, signal: Signal) -> None:
         worker = self.workers.one(signal.generation, signal.worker)
@@ -425,7 +425,7 @@ class Agent:
         worker = self.workers.one(recall.generation, recall.worker)
         if worker.pid == recall.pid:
             begun = worker.account.recall(recall.upto)
-            self._tell([_wire.RECALLED, recall.generation, recall.worker, recall.pid, recall.upto, begun])
+            self._tell([wire.RECALLED, recall.generation, recall.worker, recall.pid, recall.upto, begun])
 
     def _stop(self, request: int | None, generation: int, indexes: list[int], grace: float) -> None:
         for worker in self.workers.named(generation, indexes):
@@ -467,7 +467,7 @@ class Agent:
             client.flush()
             while self._tails.wait(client) is not None:
                 self._tails.advance(client)
-            client.send([_wire.AGENT_BYE, request])
+            client.send([wire.AGENT_BYE, request])
         except OSError as error:
             log(f"the client did not wait for the farewell: {error}")
 
@@ -511,11 +511,11 @@ class Agent:
     @staticmethod
     def _exited(worker: Worker) -> list[Any]:
         how = worker.ended or (None, None, False)
-        return [_wire.EXITED, worker.generation, worker.index, worker.pid, *how, worker.account.begun()]
+        return [wire.EXITED, worker.generation, worker.index, worker.pid, *how, worker.account.begun()]
 
     @staticmethod
     def _calls(worker: Worker) -> list[Any]:
-        return [_wire.CALLS, worker.generation, worker.index, worker.pid, worker.calls_path]
+        return [wire.CALLS, worker.generation, worker.index, worker.pid, worker.calls_path]
 
 
 def _leave_no_core() -> None:

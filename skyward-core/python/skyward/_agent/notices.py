@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from .._messages import MOST_SECONDS
+from .._core.messages import MOST_SECONDS
 
 KINDS: Final = ("preempted", "expired")
 """The reasons that a watch command may give for the end of a machine."""

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from .. import _wire
-from .._messages import StartSpec
+from .._core import wire
+from .._core.messages import StartSpec
 from . import tree
 from .account import Account
 from .memory import OutOfMemory
@@ -94,7 +94,7 @@ class Worker:
             "authkey": _AUTHKEY,
         }
         stdin = _spool(
-            _wire.frame([_wire.START, self.generation, [self.index]], _encode({**whole, **files, "cluster": cluster}))
+            wire.frame([wire.START, self.generation, [self.index]], _encode({**whole, **files, "cluster": cluster}))
         )
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         opened = [stdin]

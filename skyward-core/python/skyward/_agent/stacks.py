@@ -12,7 +12,7 @@ import signal
 from time import monotonic
 from typing import Final
 
-from .._package_names import DIGEST, PREFIX
+from .._core.package_names import DIGEST, PREFIX
 from .process import Worker
 
 QUIET: Final = 0.2

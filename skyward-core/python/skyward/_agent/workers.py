@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic, sleep
 from typing import Any, Final, Protocol
 
-from .._messages import StartSpec
+from .._core.messages import StartSpec
 from . import tree
 from .ending import end
 from .log import log

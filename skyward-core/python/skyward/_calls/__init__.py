@@ -1,4 +1,1 @@
-"""Nested calls: functions that a running payload submits to other workers.
-
-The package is imported at the first call of a process.
-"""
+"""What a nested call consists of: its pickle, its arrays in the node's store, its answer, its errors."""

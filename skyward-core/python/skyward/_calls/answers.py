@@ -6,14 +6,14 @@ from collections.abc import Callable
 from types import CoroutineType
 from typing import Any, Final, NamedTuple
 
-from .. import _seeds
-from .._failure import failure_map, simple_failure
-from .._hooks import HookError
-from .._values import Buffer
-from .arrays import on_loaded
+from .._libraries import seeds
+from .._tasks.failure import failure_map
+from .._tasks.hooks import HookError
+from .._values.codec import Buffer
 from .errors import CallError, RemoteError, RemoteTraceback
 from .handlers import raised_by_handler
 from .pickles import dumps, loads, name_of
+from .process_store import on_loaded
 
 _RETURNED: Final = b"\0"
 _RAISED: Final = b"\1"
@@ -58,7 +58,7 @@ class Call:
         self._name = name_of(function)
         self._began = True
         if seed is not None:
-            _seeds.begin(seed)
+            seeds.begin(seed)
         return completed(function(*args, **kwargs))
 
     def answer(self, value: Any) -> list[Buffer]:
@@ -104,9 +104,6 @@ def completed(value: Any) -> Any:
 
         return asyncio.run(value)
     return value
-
-
-CANCELLED: Final = simple_failure("cancelled", "the call was cancelled")
 
 
 def pack_error(error: BaseException, owned: Callable[[str], bool] | None = None) -> list[Buffer]:

@@ -12,7 +12,7 @@ from hashlib import sha256
 from io import FileIO
 from typing import Final
 
-from .._values import Buffer
+from .._values.codec import Buffer
 from .handlers import ignored
 
 _PIECE: Final = 1 << 20

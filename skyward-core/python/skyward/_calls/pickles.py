@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any, Final
 
-from .. import _tensors
-from .._values import Buffer
+from .._values import tensors
+from .._values.codec import Buffer
 from . import proxies
-from .arrays import Reference, Storing, Unstored
 from .errors import CallError
 from .handlers import raised_by_handler
+from .references import Reference, Unstored
 
 _PROTOCOL: Final = 5
 
@@ -23,7 +23,7 @@ _is_by_value = False
 """Whether it can also pickle by value."""
 
 
-def dumps(value: Any, prefix: bytes = b"", storing: Storing | None = None) -> memoryview:
+def dumps(value: Any, prefix: bytes = b"", storing: Unstored | None = None) -> memoryview:
     """Pickle a value, with cloudpickle if this environment has it.
 
     Args:
@@ -55,7 +55,7 @@ def pack_call(
     function: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    storing: Storing | None = None,
+    storing: Unstored | None = None,
     seed: int | None = None,
 ) -> memoryview:
     """Encode the body of a call.
@@ -116,7 +116,7 @@ def _find() -> Any:
     _is_by_value = base is not None
 
     class Pickler(base or pickle.Pickler):  # type: ignore[misc]
-        storing: Storing | None = None
+        storing: Unstored | None = None
 
         def reducer_override(self, thing: Any) -> Any:
             if "torch" in sys.modules and hasattr(type(thing), "untyped_storage"):
@@ -142,8 +142,8 @@ def _find() -> Any:
 def _check_tensor(tensor: Any) -> None:
     """Refuse a tensor whose memory was freed: torch would pickle whatever is there."""
     try:
-        _tensors.check_pickled(sys.modules["torch"], tensor)
-    except _tensors.TensorError as error:
+        tensors.check_pickled(sys.modules["torch"], tensor)
+    except tensors.TensorError as error:
         raise pickle.PicklingError(str(error)) from None
 
 

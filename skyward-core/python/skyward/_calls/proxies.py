@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import _state
+from .._core import state
 from .errors import CallError
 from .handlers import raised_by_handler
 
@@ -61,5 +61,5 @@ def restore(node: int | None, make: Any, token: Any, serializer: str, options: d
 
 def _node() -> int | None:
     """Return the node of this process; None outside a worker."""
-    cluster = _state.cluster
+    cluster = state.cluster
     return int(cluster["node"]) if cluster else None

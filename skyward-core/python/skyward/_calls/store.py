@@ -18,7 +18,7 @@ from time import sleep, time
 from typing import Final, NamedTuple
 from weakref import WeakSet, WeakValueDictionary
 
-from .._values import Buffer
+from .._values.codec import Buffer
 from .handlers import ignored, raised_by_handler
 from .hashing import Hash, hash_of
 from .mappings import Mappings

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from .. import _unknown
+from .._core.unknown import unknown
+from ._joblib_error import BackendError
 from .jax import jax
-from .joblib import BackendError, JoblibPool, ScikitLearnPool, joblib_backend, sklearn_backend
+from .joblib import JoblibPool, ScikitLearnPool, joblib_backend, sklearn_backend
 from .keras import keras
 from .torch import torch
 from .transformers import transformers
@@ -29,4 +30,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> NoReturn:
-    raise AttributeError(_unknown(__name__, name, __all__))
+    raise AttributeError(unknown(__name__, name, __all__))

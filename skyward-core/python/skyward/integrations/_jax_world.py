@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from .._cluster import InstanceInfo
+from .._sky.cluster import InstanceInfo
 from ._meet import join_address, meet
 
 TIMEOUT = 240.0

@@ -16,13 +16,16 @@ from joblib.parallel import (  # type: ignore[import-untyped,import-not-found,un
     register_parallel_backend,
 )
 
-from .. import _fork, _state
-from .._calls.options import Options, Retry
-from .._cluster import is_in_gang, most_workers
+from .._core import fork, state
+from .._nested.options import Options, Retry
+from .._sky.cluster import is_in_gang, most_workers
 from ._joblib_batch import Batch
 from ._joblib_calls import Calls
+from ._joblib_error import BackendError
 from ._joblib_shared import threads
-from .joblib import NAME, BackendError
+
+_NAME: Final = "skyward"
+"""The name of the backend in joblib."""
 
 _DEEPEST: Final = 3
 """The nesting level of `Parallel` from which on everything is sequential; three levels fill any
@@ -229,10 +232,10 @@ def _check(options: Mapping[str, Any]) -> None:
 
 def can_call() -> bool:
     """Return whether calls can be submitted: inside a task that is not part of a gang."""
-    worker = _state.worker
-    return worker is not None and not is_in_gang() and not _fork.is_child and worker.session.running is not None
+    worker = state.worker
+    return worker is not None and not is_in_gang() and not fork.is_child and worker.session.running is not None
 
 
 # Register here, because a worker that receives a batch imports only this module, and the batch may
 # name the backend.
-register_parallel_backend(NAME, SkywardBackend)
+register_parallel_backend(_NAME, SkywardBackend)

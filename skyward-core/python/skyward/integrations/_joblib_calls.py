@@ -16,20 +16,22 @@ from joblib.parallel import (  # type: ignore[import-untyped,import-not-found,un
     BatchCompletionCallBack,
 )
 
-from .. import _state
-from .._calls.arrays import _MOST as MOST_STORED
-from .._calls.arrays import Seen, Unstored
 from .._calls.errors import CallError
-from .._calls.frames import Awaiting
-from .._calls.future import Future
-from .._calls.options import Options
 from .._calls.pickles import pack_call
-from .._complaint import complain
+from .._calls.references import Unstored
+from .._core import state
+from .._core.complaint import complain
+from .._nested.arrays import _MOST as MOST_STORED
+from .._nested.arrays import Seen
+from .._nested.awaiting import Awaiting
+from .._nested.future import Future
+from .._nested.options import Options
+from .._nested.waiting import for_calls
 from ._joblib_batch import Batch
 from ._joblib_shared import threads as configured
 
 if TYPE_CHECKING:
-    from .._calls.hub import Hub
+    from .._nested.hub import Hub
 
 _MOST_BYTES: Final = 16 << 20
 """The most bytes that an automatic batch should have. A batch must fit into a frame; much fewer
@@ -40,7 +42,7 @@ Callback = Callable[[Any], object]
 """joblib's callback: takes the future of a batch, and may dispatch the next batch."""
 
 
-class _Finished(Awaiting):
+class _Finished(Awaiting[Any]):
     """What a `Parallel` waits for: all of its calls, or the first error."""
 
     def __init__(self) -> None:
@@ -125,12 +127,12 @@ class Calls:
 
     def wait(self) -> None:
         """Wait until all is over or something has failed; run calls on this thread meanwhile."""
-        hub: Hub | None = _state.worker.hub
+        hub: Hub | None = state.worker.hub
         with self._lock:
             if hub is None or self._open == 0 or self._parallel._aborting:
                 return
             self._awaiting = awaiting = _Finished()
-        hub.wait(awaiting, (), None)
+        for_calls(hub, awaiting, (), None)
 
     def cancel(self) -> None:
         """Cancel the running calls, and drop the waiting batches."""

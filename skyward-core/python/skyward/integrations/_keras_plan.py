@@ -7,10 +7,10 @@ from functools import wraps
 from types import FrameType
 from typing import Any
 
-from .._cluster import instance_info, is_in_broadcast
-from .._gather import world_store
-from .._parts import keras_mesh, spans_workers
-from .._plan import compare
+from .._sky.cluster import instance_info, is_in_broadcast
+from .._sky.gather import world_store
+from .._sky.parts import keras_mesh, spans_workers
+from .._sky.plan import compare
 
 _GUARDED = ("fit", "evaluate", "predict")
 _TIMEOUT = 3600.0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from .. import _seeds, _state
-from .._cluster import InstanceInfo
+from .._core import state
+from .._libraries import seeds
+from .._sky.cluster import InstanceInfo
 
 
 def seed_ranks(info: InstanceInfo, seed: int | None, together: bool) -> None:
@@ -20,7 +21,7 @@ def seed_ranks(info: InstanceInfo, seed: int | None, together: bool) -> None:
     if seed is None and together:
         seed = _shared_seed(info)
     if seed is not None:
-        _seeds.begin(seed)
+        seeds.begin(seed)
 
 
 def _shared_seed(info: InstanceInfo) -> int:
@@ -29,4 +30,4 @@ def _shared_seed(info: InstanceInfo) -> int:
     Ranks must draw the same random numbers, or they would start from different weights. An earlier
     task on a single worker may have drawn some, or have set a seed, so each gang is seeded again.
     """
-    return crc32(f"{info.job_id}/{info.generation}/{_state.attempt}".encode())
+    return crc32(f"{info.job_id}/{info.generation}/{state.attempt}".encode())

@@ -11,8 +11,8 @@ import threading
 import time
 from contextlib import suppress
 
-from .._cluster import InstanceInfo
-from .._head_port import listen
+from .._libraries.head_port import listen
+from .._sky.cluster import InstanceInfo
 
 
 def meet(info: InstanceInfo, timeout: float, deadline: float, service: bool = True) -> None:

@@ -13,9 +13,9 @@ import sys
 from contextlib import suppress
 from typing import Any, Final
 
-from .. import _world
-from .._cluster import InstanceInfo
-from .._gather import agree, world_store
+from .._libraries.world import forget_accelerate
+from .._sky.cluster import InstanceInfo
+from .._sky.gather import agree, world_store
 from . import _torch_store
 from ._torch_store import World
 
@@ -47,7 +47,7 @@ def settle(info: InstanceInfo, world: World) -> None:
         _destroy(dist)
     if dist.is_initialized():
         return
-    _world.forget_accelerate()
+    forget_accelerate()
     if world.make is not None:
         world.make(_torch_store.of_next_group(info.total_workers))
 

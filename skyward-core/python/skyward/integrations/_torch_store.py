@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .. import _state
-from .._cluster import InstanceInfo
+from .._core import state
+from .._sky.cluster import InstanceInfo
 
 
 class World:
@@ -41,8 +41,8 @@ class World:
         The number of a group counts from the begin of the gang's attempt, so what ranks did
         differently in earlier gangs does not matter.
         """
-        if self._made_in != _state.attempt:
-            self._made, self._made_in = {}, _state.attempt
+        if self._made_in != state.attempt:
+            self._made, self._made_in = {}, state.attempt
         self._made[size] = self._made.get(size, 0) + 1
         return f"{self._made_in}/{size}/{self._made[size]}"
 
@@ -66,7 +66,7 @@ def keep(info: InstanceInfo, store: Any) -> World:
     original: Any = getattr(rendezvous, "_create_c10d_store", None)
 
     def create(hostname: str, port: int, rank: int, world_size: int, *args: Any, **kwargs: Any) -> Any:
-        if _state.gang and (hostname, port) == (info.head_addr, info.head_port):
+        if state.gang and (hostname, port) == (info.head_addr, info.head_port):
             return of_next_group(world_size)
         return original(hostname, port, rank, world_size, *args, **kwargs)
 
@@ -85,7 +85,7 @@ def of_next_group(size: int) -> Any:
 
     here = world()
     assert here is not None
-    if _state.attempt is None:
+    if state.attempt is None:
         return here.store
     info = here.info
     client = dist.TCPStore(info.head_addr, info.head_port, is_master=False, wait_for_workers=False)

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from .. import _state, _world
-from .._cluster import InstanceInfo
+from .._core import state
+from .._libraries.world import group_of_one
+from .._sky.cluster import InstanceInfo
 from . import _torch_groups, _torch_store
 from ._meet import meet
 
@@ -70,11 +71,11 @@ def around_gang(info: InstanceInfo, timeout: float, met: bool = False) -> Iterat
         RuntimeError: some ranks did not begin the gang; the message names them.
     """
     world = _torch_store.world() or _store(info, timeout, met)
-    if _state.attempt in (None, world.attempt):
+    if state.attempt in (None, world.attempt):
         # No gang runs, or a hook or another decorator is around this one.
         yield
         return
-    world.attempt = _state.attempt
+    world.attempt = state.attempt
     _torch_groups.settle(info, world)
     before = _torch_groups.groups(info.total_workers)
     try:
@@ -89,7 +90,7 @@ def alone() -> None:
     """Let a task on a single worker find a group of one, if the world has a group."""
     world = _torch_store.world()
     if world is not None and world.backend is not None:
-        _world.group_of_one(world.backend)
+        group_of_one(world.backend)
 
 
 def take_device(info: InstanceInfo, backend: str) -> int | None:

@@ -9,7 +9,7 @@ from functools import wraps
 from inspect import isgeneratorfunction
 from typing import Any
 
-from .._cluster import InstanceInfo, is_in_broadcast
+from .._sky.cluster import InstanceInfo, is_in_broadcast
 
 
 def around(function: Callable[..., Any], prepare: Callable[[], AbstractContextManager[None]]) -> Callable[..., Any]:

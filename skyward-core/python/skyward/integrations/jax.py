@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, overload
 
-from .. import _world
-from .._cluster import InstanceInfo, instance_info
+from .._libraries import world
+from .._sky.cluster import InstanceInfo, instance_info
 from . import _jax_world
 from ._wrap import decorator, set_environment, together
 
@@ -51,7 +51,7 @@ def joined(info: InstanceInfo) -> Iterator[None]:
     """
     if together(info) and not _jax_world.is_initialized():
         devices = _jax_world.local_devices(info)
-        _world.join()
+        world.join()
         set_environment(_jax_world.variables(info, devices))
         _jax_world.join(info, devices, _jax_world.TIMEOUT)
     yield

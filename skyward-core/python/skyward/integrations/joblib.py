@@ -9,22 +9,16 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 
-from .._steps import step, step_awaited
+from .._core.steps import step, step_awaited
+from ._joblib_error import BackendError
 
 if TYPE_CHECKING:
-    from .._calls.options import Retry
+    from .._nested.options import Retry
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-NAME: Final = "skyward"
-"""The name of the backend in joblib."""
-
 _OLDEST: Final = (1, 4)
-
-
-class BackendError(RuntimeError):
-    """joblib's backend of the pool cannot be used; the message says what to change."""
 
 
 class _Within(AbstractContextManager[None]):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ParamSpec, TypeVar, overload
 
-from .._cluster import InstanceInfo, instance_info
+from .._sky.cluster import InstanceInfo, instance_info
 from . import _keras_given
 from ._keras_plan import guard
 from ._keras_seed import seed_ranks

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, overload
 
-from .. import _world
-from .._cluster import InstanceInfo, instance_info
+from .._libraries import world
+from .._sky.cluster import InstanceInfo, instance_info
 from . import _torch_world
 from ._wrap import decorator, set_environment, together
 
@@ -64,7 +64,7 @@ def joined(info: InstanceInfo, backend: str | None = None) -> Iterator[None]:
     if not gang:
         if not dist.is_initialized():
             _torch_world.take_device(info, backend)
-            _world.group_of_one(backend)
+            world.group_of_one(backend)
         yield
         return
     set_world(info, on_cpu=not cuda.is_available())
@@ -83,5 +83,5 @@ def _leave(dist: Any) -> None:
 
 def set_world(info: InstanceInfo, on_cpu: bool) -> None:
     """Set the variables through which PyTorch, and packages based on it, find the world."""
-    _world.join()
+    world.join()
     set_environment(_torch_world.variables(info, on_cpu))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, overload
 
-from .. import _world
-from .._cluster import InstanceInfo, instance_info
+from .._libraries import world
+from .._sky.cluster import InstanceInfo, instance_info
 from . import _torch_world
 from ._wrap import decorator, set_environment, together
 from .torch import joined, set_world
@@ -74,7 +74,7 @@ def alone(info: InstanceInfo) -> None:
     if cuda.device_count() < 2:
         return
     index = _torch_world.take_device(info, "nccl")
-    _world.part()
+    world.part()
     set_environment({"RANK": 0, "WORLD_SIZE": 1, "LOCAL_RANK": index, "LOCAL_WORLD_SIZE": 1})
     # Both backends: `Trainer` would choose NCCL, or both if FSDP needs tensors in host memory.
-    _world.group_of_one("cpu:gloo,cuda:nccl")
+    world.group_of_one("cpu:gloo,cuda:nccl")

@@ -1,0 +1,101 @@
+"""What a task leaves in frameworks without wanting to, taken away before the next task.
+
+Most of a framework's state is the payload's own and stays, such as a default precision that its
+module sets when it is loaded. What is removed here is set by the framework itself, and would change
+what the next task does, although that task has no part in it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+from .._core import settings
+from . import layouts
+
+_KERAS: Final = "keras.src.backend.common.global_state"
+"""The module with what Keras keeps for each thread."""
+_NUMBERS: Final = "object_name_uids"
+"""There, how many layers without a name there are of each kind."""
+_RANDOM: Final = ("global_random_seed", "global_seed_generator")
+"""There, the seed, and what draws from it."""
+_DISTRIBUTION: Final = "distribution"
+
+_has_begun = False
+"""Whether the first task has begun."""
+
+
+def begin() -> None:
+    """Before anything changes the first task's view of the world, remember how it was."""
+    global _has_begun
+    if not _has_begun:
+        _has_begun = True
+        settings.begin()
+        layouts.watch()
+
+
+def clear(world: Mapping[str, str | None] | None) -> None:
+    """Take away what frameworks have kept of earlier tasks.
+
+    Args:
+        world: for a task that sees no world, the values of a world's variables for such tasks; None
+            for a gang.
+    """
+    modules = sys.modules
+    layouts.lookups.clear()
+    # If the numbers of Keras's layers continued, the paths of their weights would not match the
+    # patterns that matched them in the task before.
+    _put({_NUMBERS: None})
+    if "accelerate" in modules:
+        settings.restore(world)
+        _forget_trainings(modules.get("accelerate.state"))
+
+
+class Apart:
+    """Begins anew within a waiting task, for a call with which the task's worker helps.
+
+    The call finds what it would find on another worker, and the task continues as if the call had
+    run there.
+    """
+
+    def __enter__(self) -> None:
+        state = sys.modules.get(_KERAS)
+        names = (_NUMBERS, *_RANDOM, _DISTRIBUTION)
+        self._before = {name: state and state.get_global_attribute(name) for name in names}
+        _put(dict.fromkeys((_NUMBERS, *_RANDOM)))
+
+    def __exit__(self, *_: object) -> None:
+        _put(self._before)
+
+
+def _put(values: Mapping[str, Any]) -> None:
+    """Set what Keras keeps for each thread; None is as if there was nothing yet."""
+    state: Any = sys.modules.get(_KERAS)
+    for name, value in values.items() if state is not None else ():
+        state.set_global_attribute(name, value)
+
+
+def _forget_trainings(module: Any) -> None:
+    """Take away the state of Accelerate's trainings if no object of one is left.
+
+    The next `Accelerator` would continue with the precision, and with an accumulation of gradients
+    that has not come to its end, which keeps its optimizer from any step.
+    """
+    for name in ("AcceleratorState", "GradientState"):
+        kind = getattr(module, name, None)
+        # Each object has the dict of its class as its own.
+        if kind is not None and _holders(kind) <= _NO_HOLDER:
+            kind._shared_state.clear()
+
+
+def _holders(kind: Any) -> int:
+    return sys.getrefcount(kind._shared_state)
+
+
+class _Unused:
+    _shared_state: Final[dict[str, Any]] = {}
+
+
+_NO_HOLDER: Final = _holders(_Unused)
+"""What `_holders` returns for a class without objects; it depends on Python's version."""

@@ -1,0 +1,87 @@
+"""The random numbers of tasks and of their calls.
+
+A worker that runs a call within another task gives the call generators of its own, so that the caller
+draws what it would draw if the call ran elsewhere. If a seed is set, a call begins with numbers that
+follow from its place below its task, on whichever worker it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from _thread import get_ident
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Protocol
+from zlib import crc32
+
+from .._core import state
+
+root: int | None = None
+"""The seed of the running task; None without one."""
+
+
+class Seeded(Protocol):
+    """A caller of calls, whose random numbers follow from a seed."""
+
+    help: int
+    """The number of the helped call; 0 for the run itself."""
+    seed: int | None
+
+
+def follow(seed: int, number: int) -> int:
+    """Return the seed of the `number`-th call of the code that has this seed."""
+    return crc32(f"{seed}/{number}".encode())
+
+
+def begin(seed: int) -> None:
+    """Let the code of this thread, and the calls that it makes, draw the numbers of a seed.
+
+    A thread beside the main thread shares the generators of the process, which stay as they are.
+    """
+    global root
+    import keras
+
+    hub = state.worker and state.worker.hub
+    me = get_ident()
+    frame: Seeded | None = None
+    if hub is not None:
+        frame = hub.threads.get(me) or (hub.stack[-1] if me == hub.main and hub.stack else None)
+    if frame is not None:
+        frame.seed = seed
+    if frame is None or frame.help == 0:
+        root = seed
+    if frame is None or frame.help == 0 or me == hub.main:
+        keras.utils.set_random_seed(seed)
+
+
+class Apart:
+    """Keeps the generators of a waiting task as they are, for a call that its worker runs meanwhile."""
+
+    def __enter__(self) -> None:
+        self._restores: list[Callable[[], object]] = []
+        self._seed = int.from_bytes(os.urandom(4), "little")
+        modules = sys.modules
+        self._keep(modules.get("random"), "getstate", "setstate", "seed")
+        self._keep(modules.get("numpy.random"), "get_state", "set_state", "seed", legacy=False)
+        torch: Any = modules.get("torch")
+        self._keep(getattr(torch, "default_generator", None), "get_state", "set_state", "manual_seed")
+        cuda: Any = modules.get("torch.cuda")
+        if torch is not None and cuda is not None and cuda.is_initialized():
+            self._keep(cuda, "get_rng_state_all", "set_rng_state_all", "manual_seed_all")
+
+    def _keep(self, source: Any, read: str, write: str, seed: str, **how: object) -> None:
+        """Remember a state that the functions of these names read and write, and set another one."""
+        if source is None:
+            return
+        # The payload may have replaced NumPy's generator by one that takes no seed, and another
+        # thread may be importing the library now.
+        with suppress(Exception):
+            self._restores.append(partial(getattr(source, write), getattr(source, read)(**how)))
+            getattr(source, seed)(self._seed)
+
+    def __exit__(self, *_: object) -> None:
+        for restore in self._restores:
+            with suppress(Exception):
+                restore()

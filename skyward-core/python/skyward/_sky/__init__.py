@@ -1,0 +1,1 @@
+"""What payloads call as `sky.…`, except nested calls."""

@@ -1,0 +1,1 @@
+"""How a worker receives tasks over its connection, and runs them."""

@@ -1,0 +1,1 @@
+"""Values on the wire: from objects of Python to MessagePack, and back."""
