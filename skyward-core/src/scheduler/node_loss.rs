@@ -23,12 +23,7 @@ impl Scheduler {
             record.cordoned = false;
         }
         if self.is_draining(node) && !self.joined {
-            // First, all tasks of its workers go to its queues, also if they are more than a slice.
-            while self.has_lost() {
-                self.work(now);
-            }
-            // The node gets no other machine, and tasks that name it can run nowhere else.
-            self.fail_own(now, node, cause);
+            self.fail_own(now, node, &format!("node {node} was lost while it was draining"), cause);
             return false;
         }
         let Some(record) = self.nodes.get_mut(node.0 as usize).filter(|_| self.failed.is_none()) else { return false };
@@ -43,6 +38,27 @@ impl Scheduler {
             ));
         }
         self.failed.is_none()
+    }
+
+    /// A lost node gets no other machine for now, because nobody sells one. Tasks that name the node
+    /// fail.
+    pub fn on_node_refused(&mut self, now: Instant, node: NodeIndex, cause: &Error) {
+        self.fail_own(now, node, &format!("node {node} was lost, and gets no other machine for now"), cause);
+    }
+
+    /// Fails the tasks that name a node without a machine: they can run nowhere else.
+    fn fail_own(&mut self, now: Instant, node: NodeIndex, what: &str, cause: &Error) {
+        // First, all tasks of its workers go to its queues, also if they are more than a slice.
+        while self.has_lost() {
+            self.work(now);
+        }
+        let error = Error::new(ErrorKind::NodeLost, what).with_source(cause.clone());
+        let ranks = self.ranks_of(node).map(|rank| &self.workers[rank.0 as usize].queue);
+        let queues = ranks.chain(self.nodes.get(node.0 as usize).map(|record| &record.queue));
+        let own: Vec<TaskId> = queues.flat_map(|queue| queue.iter(&self.tasks)).collect();
+        for id in own {
+            self.abandon(now, id, error.clone());
+        }
     }
 
     /// The connection to a node's agent is back. Messages sent in the meantime may be lost, so

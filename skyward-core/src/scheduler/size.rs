@@ -198,18 +198,6 @@ impl Scheduler {
         }
     }
 
-    /// Fails the tasks that name a node which was lost while it was draining: they can run nowhere.
-    pub(super) fn fail_own(&mut self, now: Instant, node: NodeIndex, cause: &Error) {
-        let what = format!("node {node} was lost while it was draining");
-        let error = Error::new(ErrorKind::NodeLost, what).with_source(cause.clone());
-        let ranks = self.ranks_of(node).map(|rank| &self.workers[rank.0 as usize].queue);
-        let queues = ranks.chain(self.nodes.get(node.0 as usize).map(|record| &record.queue));
-        let own: Vec<TaskId> = queues.flat_map(|queue| queue.iter(&self.tasks)).collect();
-        for id in own {
-            self.abandon(now, id, error.clone());
-        }
-    }
-
     fn truncate(&mut self, nodes: u32) {
         let (rows, workers) = (nodes as usize, self.layout.workers(nodes) as usize);
         let from = workers.min(self.workers.len()) as u32;

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use skyward_core::compute::PoolPhase;
+use skyward_core::compute::{ComputePool, PoolPhase};
 use skyward_core::error::{ErrorKind, Refusal};
 use skyward_core::event::PoolEvent;
+use skyward_core::ids::NodeIndex;
+use skyward_core::payload::Target;
 use skyward_core::plugin::plugin;
 use skyward_core::pool::Pool;
 use skyward_core::provider::{Architecture, Market};
@@ -190,13 +192,21 @@ async fn a_lost_node_that_the_provider_does_not_replace_leaves_the_others_at_wor
         let provider = Cloud { refusal, death, ..Cloud::default() }.provider();
         let pool = Pool::builder().provider(provider.clone()).nodes(2).start().await.unwrap();
         let began = Instant::now();
+        // Where the refusal passes, tasks that name the node wait for its machine.
+        let (passes, mut named) = (refusal("a", 20).is_none(), vec![true]);
         while began.elapsed() < HOUR * 3 {
             task(200).run(&pool).await.unwrap();
+            if passes {
+                continue;
+            }
+            let of_the_lost = pool.submit(task(1).into_task().unwrap(), Target::Node(NodeIndex(1))).await.unwrap();
+            let outcome = tokio::time::timeout(Duration::from_secs(120), of_the_lost.outcome()).await;
+            named.push(outcome.expect("no task waits for a node that may never come").is_ok());
         }
+        assert_eq!(named.contains(&false), !passes, "a task that names the node fails while it is lost");
         let status = pool.status();
         assert_eq!(status.phase, PoolPhase::Ready, "{:?}", status.failure);
-        let nodes = if refusal("a", 20).is_none() { 2 } else { 1 };
-        assert_eq!(provider.machines().len(), nodes, "{:?}", refusal("a", 2));
+        assert_eq!(provider.machines().len(), if passes { 2 } else { 1 }, "{:?}", refusal("a", 2));
         pool.shutdown(SHUTDOWN).await.unwrap();
     }
 }
