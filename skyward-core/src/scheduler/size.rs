@@ -8,8 +8,8 @@ use std::time::Instant;
 use super::node::Record;
 use super::worker::Worker;
 use super::{Action, Scheduler};
-use crate::error::{Error, ErrorKind, WorkerExit};
-use crate::ids::{NodeIndex, Rank, TaskId};
+use crate::error::{Error, WorkerExit};
+use crate::ids::{NodeIndex, Rank};
 use crate::layout::Layout;
 
 impl Scheduler {

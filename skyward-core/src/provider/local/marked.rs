@@ -326,10 +326,13 @@ fn mark_of(id: u32) -> io::Result<Option<Option<String>>> {
     Ok(Some(if mark.is_some() && is_own(id)? { mark } else { None }))
 }
 
+/// The names and values of an environment.
+type Variables = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// The environment that a process was started with, as far as this user may read it. `None` while
 /// the process replaces its program: for up to a tenth of a second on a busy host it then has memory,
 /// and neither arguments nor an environment, which come in this order.
-fn variables(id: u32) -> io::Result<Option<Vec<(Vec<u8>, Vec<u8>)>>> {
+fn variables(id: u32) -> io::Result<Option<Variables>> {
     let is_empty = |file| Ok::<_, io::Error>(read(id, file)?.is_some_and(|text| text.is_empty()));
     let mut environment = read(id, "environ")?;
     if environment.as_ref().is_some_and(Vec::is_empty) {

@@ -2,6 +2,8 @@ use super::super::Shape;
 use super::super::policy;
 use super::super::tests::Story;
 use super::*;
+use crate::error::ErrorKind;
+use crate::ids::TaskId;
 use crate::payload::{Target, TaskOptions, Value};
 
 fn leave(story: &mut Story, node: u32) {
