@@ -44,6 +44,11 @@ impl Growth {
     /// The pool has failed, and its size does not change any more.
     pub(crate) fn give_up(&mut self, error: &Error) {
         self.elastic = None;
+        self.refuse(error);
+    }
+
+    /// The size that is waited for cannot be had now.
+    pub(super) fn refuse(&mut self, error: &Error) {
         if let Some((_, done)) = self.waiter.take() {
             answer(done, Err(error.clone()));
         }

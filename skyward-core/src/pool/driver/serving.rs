@@ -164,12 +164,15 @@ impl Serving {
     }
 
     /// The budget or the provider refuses another machine for a lost node. Other nodes go on, tasks that
-    /// name the node fail, and the machine is asked for again later. Without other nodes the node counts as lost once more, but a
+    /// name the node fail, as does the wait for its join, and the machine is asked for again later. Without other nodes the node counts as lost once more, but a
     /// spent budget ends the pool, unless machines that are still being paid are the reason.
     fn on_refused(&mut self, index: NodeIndex, error: Error) {
         if self.fleet(|fleet| fleet.has_workers()) {
             tracing::warn!(pool = %self.shared.pool, node = index.0, error = error.summary(), "a lost node has no machine for now");
             self.shared.act(|state, now| state.scheduler.on_node_refused(now, index, &error));
+            if self.fresh.remove(&index) == Some(Fresh::Joined) {
+                self.growth.refuse(&error);
+            }
             self.shared.emit(PoolEvent::NodeFailed { node: index, error });
             let wait = tokio::time::sleep(REFUSED);
             self.jobs.begin(Job::Repair(Repair::Replace(index)), wait, move |serving, ()| {
