@@ -6,7 +6,7 @@ use skyward_core::event::{EventItem, PoolEvent};
 use skyward_core::ids::NodeIndex;
 use skyward_core::payload::Target;
 use skyward_core::pool::Pool;
-use skyward_core::spec::Nodes;
+use skyward_core::spec::{Limits, Nodes};
 use skyward_core::testkit::fake_provider::FakeProvider;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -114,6 +114,40 @@ async fn a_pool_that_has_failed_ends_when_no_task_runs_and_replaces_nothing_that
         assert_eq!((ended, launched), (expected, 0), "{machines:?}");
         assert!(took < MINUTE, "{took:?}");
     }
+}
+
+/// Node 1 loses each machine, and the machine of node 2, which is lost once, is replaced slowly.
+#[derive(Debug)]
+struct Replacing;
+
+impl Fate for Replacing {
+    fn work(&self, _: &[u8], _: u32) -> Work {
+        Work::Return(180 * MINUTE)
+    }
+}
+
+impl Script for Replacing {
+    fn launch(&self, node: u32, call: u32) -> Turn {
+        Turn::Works(if node == 2 && call > 0 { 30 * MINUTE } else { Duration::ZERO })
+    }
+
+    fn death(&self, node: u32, machine: u32) -> Option<(Duration, Death)> {
+        let after = if node == 1 { Some(MINUTE) } else { (node == 2 && machine == 0).then_some(MINUTE * 3) };
+        after.map(|after| (after, Death::Machine))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_that_come_are_given_up_when_the_pool_fails() {
+    let provider = FakeProvider::new(Arc::new(Replacing));
+    let limits = Limits::default().start(60 * MINUTE);
+    let pool = Pool::builder().provider(provider.clone()).nodes(3).limits(limits).start().await.unwrap();
+    let running = pool.submit(echo(1).into_task().unwrap(), Target::Node(NodeIndex(0))).await.unwrap();
+    sleep(90 * MINUTE).await;
+    assert_eq!(pool.status().phase, PoolPhase::Failed);
+    assert_eq!(provider.running().len(), 1, "{:?}", provider.machines());
+    running.outcome().await.unwrap();
+    pool.shutdown(MINUTE).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -421,3 +421,35 @@ fn every_random_history_settles_at_its_target() {
         history.assert_settled();
     }
 }
+
+#[test]
+fn a_pool_that_ends_gives_up_what_comes_and_replaces_nothing() {
+    for joined in [false, true] {
+        let mut pool = pool(joined, 3);
+        pool.set_target(4);
+        pool.on_ending(&[NodeIndex(0)]);
+        let heir = pool.successors[&NodeIndex(0)].machine;
+        pool.on_node_lost(NodeIndex(1), "gone".to_owned());
+        assert!(!pool.on_lost(NodeIndex(1), true).is_empty(), "a replacement is begun");
+        let steps = pool.end();
+        for step in [
+            forget(3),
+            forget_successor(0, heir.0),
+            Step::End(Job::Repair(Repair::Replace(NodeIndex(1)))),
+            Step::End(Job::Repair(Repair::Start(if joined { Workers::World } else { Workers::One(Rank(2)) }))),
+        ] {
+            assert!(steps.contains(&step), "{step:?} is missing: {steps:?}");
+        }
+        assert_eq!((pool.coming(), pool.is_held()), (0, false));
+        // What is still connected is kept; nothing is begun for what is lost.
+        assert_eq!(pool.on_agent_away(NodeIndex(2)), [Step::Begin(Repair::ReachAgent(NodeIndex(2)))]);
+        assert_eq!(pool.on_agent_reached(NodeIndex(2)), []);
+        assert_eq!(pool.on_workers_lost(Workers::One(Rank(2))), []);
+        assert_eq!((pool.set_target(9), pool.on_ending(&[NodeIndex(2)])), (Vec::new(), Vec::new()));
+        let lost = pool.on_node_lost(NodeIndex(2), "gone".to_owned());
+        let begun: Vec<&Step> = lost.iter().filter(|step| matches!(step, Step::Begin(_))).collect();
+        assert_eq!(begun.len(), usize::from(joined), "only the other workers of a world are ended: {begun:?}");
+        assert_eq!(pool.on_lost(NodeIndex(2), true), []);
+        assert_eq!(pool.on_failed(heir), []);
+    }
+}
