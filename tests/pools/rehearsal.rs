@@ -182,7 +182,7 @@ async fn a_hook_that_raises_and_a_silence_that_ends_are_found() {
     assert!(rehearsal.is_clean() && rehearsal.results == Some(vec![1, 1]), "{rehearsal}");
     let [finding] = &rehearsal.findings[..] else { panic!("{rehearsal}") };
     assert_eq!((finding.kind, finding.is_hint()), (FindingKind::Silence, true), "{rehearsal}");
-    assert!(finding.message.contains("made progress for 6s: rank 0 was in `f` (payload.py:3)"), "{rehearsal}");
+    assert!(finding.message.contains("no progress for 6s: rank 0 was in `f` (payload.py:3)"), "{rehearsal}");
 }
 
 #[tokio::test]

@@ -6,8 +6,8 @@ use crate::error::{Error, RankStacks};
 use crate::ids::{Attempt, NodeIndex, Rank, TaskId};
 use crate::payload::Outcome;
 
-/// What the owner of a [`Scheduler`] must do. The owner carries out actions in the order in which
-/// the scheduler emits them.
+/// What the owner of a [`Scheduler`](super::Scheduler) must do. The owner carries out actions in the
+/// order in which the scheduler emits them.
 #[derive(Debug, Clone)]
 pub enum Action {
     /// Send the task to the worker.
@@ -27,8 +27,9 @@ pub enum Action {
         attempt: Attempt,
     },
     /// Make the worker run the call within the task that it runs. [`Action::Started`] follows.
-    /// Report the worker's answer to [`Scheduler::on_helped`] or [`Scheduler::on_refused`]; the
-    /// worker also answers when that task has ended in the meantime.
+    /// Report the worker's answer to [`on_helped`](super::Scheduler::on_helped) or
+    /// [`on_refused`](super::Scheduler::on_refused); the worker also answers when that task has ended
+    /// in the meantime.
     Help {
         /// Which worker.
         rank: Rank,
@@ -71,12 +72,13 @@ pub enum Action {
         rank: Rank,
     },
     /// Ask the worker to return the tasks that it has not begun. Report the answer to
-    /// [`Scheduler::on_not_begun`].
+    /// [`on_not_begun`](super::Scheduler::on_not_begun).
     Recall {
         /// Which worker.
         rank: Rank,
     },
-    /// Ask the worker for the stacks of its threads. Report the answer to [`Scheduler::on_stacks`].
+    /// Ask the worker for the stacks of its threads. Report the answer to
+    /// [`on_stacks`](super::Scheduler::on_stacks).
     Inspect {
         /// Which worker.
         rank: Rank,
