@@ -26,8 +26,8 @@ pub(super) fn marks() -> io::Result<BTreeSet<String>> {
     for looks in 1.. {
         let mut is_replacing = false;
         for id in ids()? {
-            match mark_of(id)? {
-                Some(mark) => marks.extend(mark),
+            match variables(id)? {
+                Some(variables) => marks.extend(mark_of(id, variables)?),
                 None => is_replacing = true,
             }
         }
@@ -52,19 +52,18 @@ impl Marks {
         Self { mark: machine.to_string(), key: key::read(folder) }
     }
 
-    /// Whether a process has them; `None` while it replaces its program.
-    fn are_in(&self, id: u32) -> io::Result<Option<bool>> {
-        let Some(variables) = variables(id)? else { return Ok(None) };
+    /// Whether a process with this environment has them.
+    fn are_in(&self, id: u32, variables: &Variables) -> io::Result<bool> {
         let has = |name: &str, value: &str| {
             variables.iter().any(|(found, its)| found == name.as_bytes() && its == value.as_bytes())
         };
         let is_keyed = self.key.as_ref().is_some_and(|key| has(KEY, key));
-        Ok(Some(is_keyed || (has(MARK, &self.mark) && is_own(id)?)))
+        Ok(is_keyed || (has(MARK, &self.mark) && is_own(id)?))
     }
 
-    /// Ends all processes, and returns when two looks in a row find none. When the time is up, returns the ids of
-    /// those that are left. Fails if the processes could not be read until then: what is not read may
-    /// be there.
+    /// Ends all processes, and returns when two looks in a row find none. When the time is up,
+    /// returns the ids of those that are left. Fails if the processes could not be read until then:
+    /// what is not read may be there.
     ///
     /// The first look stops the processes, so that they start no others and still take their places
     /// within limits. What later looks find was started meanwhile, and is killed at once: a process
@@ -98,12 +97,12 @@ impl Marks {
                 signal = Signal::KILL;
             }
             if look.members.is_empty() {
+                if look.is_replacing && began.elapsed() < REPLACING {
+                    clean = 0;
+                    std::thread::sleep(PAUSE);
+                    continue;
+                }
                 match look.is_unclear && unclear < UNCLEAR {
-                    _ if look.is_replacing && began.elapsed() < REPLACING => {
-                        clean = 0;
-                        std::thread::sleep(PAUSE);
-                        continue;
-                    }
                     true if self.chase() && !is_late => (clean, unclear) = (0, 0),
                     true => (clean, unclear) = (0, unclear + 1),
                     false => clean += 1,
@@ -135,8 +134,10 @@ impl Marks {
             let load = std::fs::read_to_string("/proc/loadavg").ok()?;
             Process::read(load.split_whitespace().nth(4)?.parse().ok()?).ok()?
         };
-        let are_in = |id| self.are_in(id).ok().flatten().unwrap_or(false);
-        let is_member = |process: &Process| !process.has_ended && are_in(process.id);
+        let is_member = |process: &Process| {
+            let variables = if process.has_ended { None } else { variables(process.id).ok().flatten() };
+            variables.is_some_and(|variables| self.are_in(process.id, &variables).unwrap_or(false))
+        };
         let (mut is_hit, mut missed) = (false, 0);
         for _ in 0..CHASED {
             match youngest().filter(is_member) {
@@ -188,9 +189,9 @@ impl Look {
             if stopped.get(&id) == Some(&process.started) {
                 look.members.insert(id, process);
             } else {
-                match marks.are_in(id)? {
-                    Some(true) => look.add(process, signal),
-                    Some(false) => {}
+                match variables(id)? {
+                    Some(variables) if marks.are_in(id, &variables)? => look.add(process, signal),
+                    Some(_) => {}
                     None => look.is_replacing = true,
                 }
             }
@@ -318,12 +319,11 @@ fn read(id: u32, file: &str) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// The mark of a process, if this user's process has one; `None` while it replaces its program.
-fn mark_of(id: u32) -> io::Result<Option<Option<String>>> {
-    let Some(variables) = variables(id)? else { return Ok(None) };
+/// The mark of a process of this user with this environment.
+fn mark_of(id: u32, variables: Variables) -> io::Result<Option<String>> {
     let mark = variables.into_iter().find(|(name, _)| name == MARK.as_bytes());
     let mark = mark.and_then(|(_, mark)| String::from_utf8(mark).ok());
-    Ok(Some(if mark.is_some() && is_own(id)? { mark } else { None }))
+    Ok(if mark.is_some() && is_own(id)? { mark } else { None })
 }
 
 /// The names and values of an environment.
@@ -333,11 +333,10 @@ type Variables = Vec<(Vec<u8>, Vec<u8>)>;
 /// the process replaces its program: for up to a tenth of a second on a busy host it then has memory,
 /// and neither arguments nor an environment, which come in this order.
 fn variables(id: u32) -> io::Result<Option<Variables>> {
-    let is_empty = |file| Ok::<_, io::Error>(read(id, file)?.is_some_and(|text| text.is_empty()));
     let mut environment = read(id, "environ")?;
-    if environment.as_ref().is_some_and(Vec::is_empty) {
-        let has_memory = read(id, "statm")?.is_some_and(|pages| !pages.starts_with(b"0 "));
-        if has_memory && is_empty("cmdline")? {
+    let is_bare = environment.as_ref().is_some_and(Vec::is_empty);
+    if is_bare && read(id, "statm")?.is_some_and(|pages| !pages.starts_with(b"0 ")) {
+        if read(id, "cmdline")?.is_some_and(|line| line.is_empty()) {
             return Ok(None);
         }
         environment = read(id, "environ")?;
