@@ -6,51 +6,49 @@
 use std::time::{Duration, Instant};
 
 use super::timers::Timer;
-use super::worker::Silence;
+use super::watch::Watch;
 use super::{Action, Scheduler};
 use crate::error::RankStacks;
 use crate::ids::{Rank, TaskId};
 
 impl Scheduler {
-    /// The worker's task has begun, or made progress.
+    /// The worker's task has made progress.
     pub(super) fn sign(&mut self, now: Instant, rank: Rank) {
-        if let Some(silence) = self.silence_of(rank) {
-            silence.last = Some(now);
+        if let Some(watch) = self.watch_alone_of(rank) {
+            watch.last = now;
         }
     }
 
     /// The worker's first task has begun.
     pub(super) fn watch_alone(&mut self, now: Instant, rank: Rank) {
-        self.sign(now, rank);
-        let worker = &mut self.workers[rank.0 as usize];
-        if worker.silence.timer.is_none() {
-            worker.silence.timer = self.timers.add(now, self.limits.stall_report, Timer::Silence(rank));
+        let watch = self.workers[rank.0 as usize].watch.get_or_insert_with(|| Watch::new(now));
+        watch.last = now;
+        if watch.timer.is_none() {
+            watch.timer = self.timers.add(now, self.limits.stall_report, Timer::Silence(rank));
         }
     }
 
     /// The rank leaves the pool.
     pub(super) fn unwatch_alone(&mut self, rank: Rank) {
-        if let Some(timer) = self.workers[rank.0 as usize].silence.timer.take() {
+        if let Some(timer) = self.watch_alone_of(rank).and_then(|watch| watch.timer.take()) {
             self.timers.remove(timer);
         }
     }
 
     pub(super) fn on_silence_timer(&mut self, now: Instant, rank: Rank) {
-        let report = self.limits.stall_report;
-        let Some(silence) = self.silence_of(rank) else { return };
-        silence.timer = None;
-        if silence.asked.is_some() {
+        let Some(watch) = self.watch_alone_of(rank) else { return };
+        watch.timer = None;
+        if watch.asked.is_some() {
             return self.report_silence(now, rank, "");
         }
         let Some(task) = self.alone(rank) else { return };
-        let waits = self.waits_elsewhere(rank);
-        let Some(silence) = self.silence_of(rank) else { return };
-        let silent = silence.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
-        let after = match silent < report {
-            true => report - silent,
-            false if waits || silence.reported == silence.last => report,
-            false => {
-                silence.asked = Some(now);
+        let (report, waits) = (self.limits.stall_report, self.waits_elsewhere(rank));
+        let Some(watch) = self.watch_alone_of(rank) else { return };
+        let after = match watch.due(now, report, None) {
+            Err(later) => later,
+            Ok(_) if waits => report,
+            Ok(purpose) => {
+                watch.asked = Some((now, purpose));
                 self.actions.push(Action::Inspect { rank, task });
                 ANSWER
             }
@@ -61,10 +59,11 @@ impl Scheduler {
     /// Reports where the worker is, unless its task has ended or made progress since the question.
     pub(super) fn report_silence(&mut self, now: Instant, rank: Rank, text: &str) {
         let (report, task) = (self.limits.stall_report, self.alone(rank));
-        let Some(silence) = self.silence_of(rank) else { return };
-        let (Some(asked), Some(last)) = (silence.asked.take(), silence.last) else { return };
+        let Some(watch) = self.watch_alone_of(rank) else { return };
+        let Some((asked, _)) = watch.asked.take() else { return };
+        let last = watch.last;
         if let Some(task) = task.filter(|_| last < asked) {
-            silence.reported = Some(last);
+            watch.reported = Some(last);
             let silent = asked.saturating_duration_since(last);
             let stacks = vec![RankStacks::new(rank, text, MOST)];
             self.actions.push(Action::Stalled { tasks: vec![task], silent, stacks });
@@ -74,11 +73,14 @@ impl Scheduler {
     }
 
     fn look_again(&mut self, now: Instant, rank: Rank, after: Duration) {
-        self.workers[rank.0 as usize].silence.timer = self.timers.add(now, after, Timer::Silence(rank));
+        let timer = self.timers.add(now, after, Timer::Silence(rank));
+        if let Some(watch) = self.watch_alone_of(rank) {
+            watch.timer = timer;
+        }
     }
 
-    fn silence_of(&mut self, rank: Rank) -> Option<&mut Silence> {
-        self.workers.get_mut(rank.0 as usize).map(|worker| &mut worker.silence)
+    fn watch_alone_of(&mut self, rank: Rank) -> Option<&mut Watch> {
+        self.workers.get_mut(rank.0 as usize)?.watch.as_mut()
     }
 
     /// The worker's first task, unless it is one of a gang.

@@ -1,4 +1,4 @@
-//! The progress of a running gang.
+//! The progress of a running task or gang.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::timers::Timer;
 use crate::ids::Rank;
 
-/// The progress of a running gang.
+/// The progress of a running task, or of a running gang as one.
 #[derive(Debug)]
 pub(super) struct Watch {
     /// The time of the last sign of any rank.

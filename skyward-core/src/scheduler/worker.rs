@@ -1,4 +1,4 @@
-//! A worker: the tasks that it has, and what the scheduler knows of its pace.
+//! A worker: its tasks, and how long they take.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::policy::{Average, long};
 use super::table::List;
 use super::timers::Timer;
+use super::watch::Watch;
 use crate::ids::TaskId;
 
 #[derive(Debug, Default)]
@@ -40,7 +41,8 @@ pub(super) struct Worker {
     pub(super) round_trip: Duration,
     /// When the worker last became ready, or returned a task.
     pub(super) idle_since: Option<Instant>,
-    pub(super) silence: Silence,
+    /// The progress of the first task, while that is no task of a gang.
+    pub(super) watch: Option<Watch>,
     /// The tasks that the worker was asked to end.
     pub(super) interrupts: Vec<Interrupt>,
     /// When the scheduler checks whether the running task is long.
@@ -53,7 +55,7 @@ pub(super) struct Worker {
     pub(super) counted: Counts,
 }
 
-/// Counts of workers, and of the tasks that they have.
+/// Counts of workers and of their tasks.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) ready: usize,
@@ -72,18 +74,6 @@ pub(super) struct Interrupt {
     /// The time until the interrupt is repeated.
     pub(super) pause: Duration,
     pub(super) timers: [Option<(Instant, Timer)>; 2],
-}
-
-/// The progress of what a worker runs, unless that is a task of a gang.
-#[derive(Debug, Default)]
-pub(super) struct Silence {
-    /// The last sign of progress of the first task, which is its begin at first.
-    pub(super) last: Option<Instant>,
-    /// The last sign before the silence that was reported last.
-    pub(super) reported: Option<Instant>,
-    /// When the worker was asked for its stacks.
-    pub(super) asked: Option<Instant>,
-    pub(super) timer: Option<(Instant, Timer)>,
 }
 
 impl Worker {
