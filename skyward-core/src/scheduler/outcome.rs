@@ -81,8 +81,8 @@ impl Scheduler {
         }
     }
 
-    /// The causes after which a task is tried again: none in a pool that takes no tasks any more,
-    /// and none for a stream, because items that it has emitted cannot be taken back.
+    /// The causes after which the scheduler retries a task. It retries no task of a pool that takes
+    /// no tasks any more, and no stream: the reader may have received items of the failed try.
     pub(super) fn retry(&self, id: TaskId) -> RetryPolicy {
         match self.tasks.get(&id) {
             Some(task) if self.failed.is_none() && !task.streaming => task.options.retry.unwrap_or_default(),

@@ -21,8 +21,10 @@ use crate::spec::Nodes;
 impl Serving {
     pub(crate) fn on_resize(&mut self, nodes: Nodes, done: oneshot::Sender<Result<()>>) {
         let failure = self.shared.lock().scheduler.failure().cloned();
-        let may = failure.map_or(Ok(()), Err).and_then(|()| nodes.validate());
-        if let Err(error) = may.and_then(|()| self.recipe.check_size(nodes)) {
+        if let Some(error) = failure {
+            return answer(done, Err(error));
+        }
+        if let Err(error) = nodes.validate().and_then(|()| self.recipe.check_size(nodes)) {
             return answer(done, Err(error));
         }
         if let Some((_, before)) = self.growth.waiter.replace((nodes.least(), done)) {

@@ -98,7 +98,9 @@ impl Driver {
                     }
                     Some(Command::Failed(error)) => {
                         serving.give_up(&error);
-                        over = Some(self.on_failed(error).await);
+                        self.shared.on_failed(&error);
+                        let end = self.close(&error).await;
+                        over = Some(Over { error, end });
                     }
                     Some(Command::Panicked(error)) => {
                         self.shared.on_failed(&error);
@@ -127,13 +129,6 @@ impl Driver {
         let spent = self.shared.account().spent(clock::now());
         self.shared.emit(PoolEvent::BudgetSpent { spent });
         self.close(error).await
-    }
-
-    /// The pool cannot go on.
-    async fn on_failed(&self, error: Error) -> Over {
-        self.shared.on_failed(&error);
-        let end = self.close(&error).await;
-        Over { error, end }
     }
 
     /// No new task is accepted, and those that wait fail. Returns until when running tasks may go

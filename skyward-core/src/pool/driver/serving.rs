@@ -163,9 +163,12 @@ impl Serving {
         self.look_at_agent(index);
     }
 
-    /// The budget or the provider refuses another machine for a lost node. Other nodes go on, tasks that
-    /// name the node fail, as does the wait for its join, and the machine is asked for again later. Without other nodes the node counts as lost once more, but a
-    /// spent budget ends the pool, unless machines that are still being paid are the reason.
+    /// The budget or the provider refuses another machine for a lost node.
+    ///
+    /// - If other nodes run, they go on. Tasks that name the lost node fail, and so does a `resize`
+    ///   that waits for it. The pool asks for the machine again later.
+    /// - Otherwise the node counts as lost once more. But a spent budget ends the pool, unless
+    ///   machines that are still being paid are the reason.
     fn on_refused(&mut self, index: NodeIndex, error: Error) {
         if self.fleet(|fleet| fleet.has_workers()) {
             tracing::warn!(pool = %self.shared.pool, node = index.0, error = error.summary(), "a lost node has no machine for now");
