@@ -49,13 +49,11 @@ impl Scheduler {
     pub(super) fn end_all(&mut self, error: Error) {
         // Tasks that are already ending keep the first error.
         self.backlog.ends = Some(Ends { from: TaskId(0), error, only_waiting: false });
-        self.held = false;
     }
 
     /// All waiting tasks end with this error, and no more tasks are sent.
     pub(super) fn end_waiting(&mut self, error: Error) {
         self.backlog.ends = Some(Ends { from: TaskId(0), error, only_waiting: true });
-        self.held = false;
     }
 
     /// Makes every worker that takes tasks look for some.

@@ -75,7 +75,7 @@ impl Scheduler {
         self.nodes[node].sick += 1;
         let times = self.nodes[node].sick;
         let alone = self.nodes.iter().filter(|record| record.sick > 0).count() == 1;
-        if times > policy::MAX_SICK && alone && (self.apart || self.active > 1) {
+        if times > policy::MAX_SICK && alone && (self.apart || self.active() > 1) {
             // If the workers of all nodes failed, the machines are not the cause.
             self.barren_restarts = 0;
             self.nodes[node].sick = 0;

@@ -32,6 +32,7 @@
 mod action;
 mod backlog;
 mod calls;
+mod eligible;
 mod fallback;
 mod families;
 mod family;
@@ -71,6 +72,7 @@ use crate::payload::{Outcome, Target, TaskOptions};
 
 pub use action::Action;
 pub use calls::MAX_DEPTH;
+pub use eligible::Eligible;
 pub use state::Scheduler;
 pub use task::Shape;
 
@@ -241,7 +243,7 @@ impl Scheduler {
     }
 
     fn resolve(&self, target: Target) -> Result<Target> {
-        let nodes = self.active;
+        let nodes = self.active();
         let workers = self.layout.workers(nodes);
         match target {
             Target::Any => Ok(target),

@@ -15,9 +15,6 @@ pub(super) struct Record {
     pub(super) ready_since: Option<Instant>,
     /// Tasks that wait for any worker of this node.
     pub(super) queue: List,
-    /// The node's machine will end: it takes no tasks, and tasks that name the node wait for its
-    /// next machine.
-    pub(super) cordoned: bool,
     /// Whether [`Action::NodeDrained`] was emitted.
     pub(super) reported: bool,
 }

@@ -19,9 +19,6 @@ impl Scheduler {
         self.end_world();
         self.hand_on();
         self.work(now);
-        if let Some(record) = self.nodes.get_mut(node.0 as usize) {
-            record.cordoned = false;
-        }
         if self.is_draining(node) && !self.joined {
             self.fail_own(now, node, &format!("node {node} was lost while it was draining"), cause);
             return false;

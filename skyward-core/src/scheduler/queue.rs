@@ -121,8 +121,8 @@ impl Scheduler {
             return None;
         }
         let node = self.workers[rank.0 as usize].node;
-        let (draining, cordoned) = (self.is_draining(NodeIndex(node as u32)), self.nodes[node].cordoned);
-        let none = (self.held || cordoned) && !draining;
+        let (draining, cordoned) = (self.is_draining(NodeIndex(node as u32)), self.is_cordoned(node));
+        let none = (self.is_held() || cordoned) && !draining;
         let barrier = self.gangs.front().unwrap_or(TaskId(u64::MAX));
         let any = (!draining).then_some(&self.any);
         let own = [&self.workers[rank.0 as usize].queue, &self.nodes[node].queue];

@@ -13,14 +13,15 @@ use crate::ids::{NodeIndex, Rank};
 use crate::layout::Layout;
 
 impl Scheduler {
-    /// The number of nodes that take any task.
+    /// The number of nodes that take any task. A node that joins counts when it has been
+    /// [added](Self::add_node).
     pub fn active(&self) -> u32 {
-        self.active
+        self.eligible.active.min(self.nodes.len() as u32)
     }
 
     /// The number of workers on nodes that take any task.
     pub fn active_workers(&self) -> u32 {
-        self.layout.workers(self.active)
+        self.layout.workers(self.active())
     }
 
     /// The number of tasks that any worker may run and that wait for one, including calls.
@@ -45,8 +46,6 @@ impl Scheduler {
     /// A node joins, behind the others or in the place of one that has left. Its workers must be
     /// started.
     pub fn add_node(&mut self, node: NodeIndex) {
-        debug_assert_eq!(node.0, self.active);
-        self.active = node.0 + 1;
         let index = node.0 as usize;
         if index < self.nodes.len() {
             let queue = std::mem::take(&mut self.nodes[index].queue);
@@ -60,64 +59,27 @@ impl Scheduler {
         }
     }
 
-    /// The last active node drains: it takes no other tasks. [`Action::NodeDrained`] reports when
-    /// it has finished the tasks that it has and those that name it.
-    pub fn drain_node(&mut self, node: NodeIndex) {
-        debug_assert_eq!(node.0 + 1, self.active);
-        let Some(record) = self.nodes.get_mut(node.0 as usize) else { return };
-        record.reported = false;
-        self.active = node.0;
-        self.departing.push(node);
-        self.refresh_node(node);
-        // Tasks that name the node and that it held back as cordoned run now.
-        self.look_on(node);
-    }
-
-    /// A draining node stays after all.
-    pub fn stay(&mut self, node: NodeIndex) {
-        debug_assert_eq!(node.0, self.active);
-        self.active = node.0 + 1;
-        self.refresh_node(node);
-        self.look_on(node);
-    }
-
-    /// A node's machine will end: it takes no more tasks. [`Action::NodeDrained`] reports when it
-    /// has finished those that it has. Tasks that name the node wait for its next machine.
-    pub fn cordon(&mut self, node: NodeIndex) {
-        let Some(record) = self.nodes.get_mut(node.0 as usize) else { return };
-        record.cordoned = true;
-        record.reported = false;
-        self.departing.push(node);
-        self.refresh_node(node);
-    }
-
-    /// A node has another machine, or takes tasks after all.
-    pub fn uncordon(&mut self, node: NodeIndex) {
-        let Some(record) = self.nodes.get_mut(node.0 as usize) else { return };
-        record.cordoned = false;
-        self.refresh_node(node);
-        self.look_on(node);
-    }
-
-    /// Whether a node is draining, or has left: it takes only tasks that name it. The active nodes
-    /// are the first ones.
+    /// Whether a node is draining, or has left: it takes only tasks that name it.
     pub(super) fn is_draining(&self, node: NodeIndex) -> bool {
-        node.0 >= self.active
+        self.eligible.is_draining(node)
+    }
+
+    /// Whether the machine of a node will end.
+    pub(super) fn is_cordoned(&self, node: usize) -> bool {
+        self.eligible.cordoned.contains(&NodeIndex(node as u32))
     }
 
     /// Whether a node takes no tasks that any node may run.
     pub(super) fn is_leaving(&self, node: usize) -> bool {
-        self.is_draining(NodeIndex(node as u32)) || self.nodes[node].cordoned
+        self.is_draining(NodeIndex(node as u32)) || self.is_cordoned(node)
     }
 
     /// Whether a node that is draining, or whose machine will end, has no more tasks.
     pub fn is_drained(&self, node: NodeIndex) -> bool {
-        let (Some(record), Some(workers)) = (self.nodes.get(node.0 as usize), self.workers_of(node)) else {
-            return false;
-        };
+        let Some(workers) = self.workers_of(node) else { return false };
         let no_more = match self.is_draining(node) {
             true => !self.has_own(node),
-            false => record.cordoned,
+            false => self.is_cordoned(node.0 as usize),
         };
         no_more && workers.iter().all(|worker| worker.load() == 0)
     }
@@ -139,36 +101,23 @@ impl Scheduler {
         self.truncate(rows);
     }
 
-    /// A joined world waits for a resize: no task and no gang starts, and [`Action::WorldIdle`]
-    /// reports when those under way have ended.
-    pub fn hold(&mut self) {
-        self.held = true;
-        self.reported_idle = false;
-    }
-
-    /// The resize is abandoned.
-    pub fn release_world(&mut self) {
-        self.held = false;
-        self.look_all();
-    }
-
-    /// Whether the world waits for a resize.
+    /// Whether the world waits for a resize. A scheduler that takes no tasks any more waits for none.
     pub fn is_held(&self) -> bool {
-        self.held
+        self.eligible.held && self.failed.is_none()
     }
 
     /// Whether the world waits for a resize and has no more tasks.
     pub fn is_world_idle(&self) -> bool {
-        self.held
+        self.is_held()
             && self.gang_table.is_empty()
             && self.counts.sent == 0
             && self.backlog.lost.is_empty()
             && self.backlog.orphans.is_empty()
-            && (self.active..self.nodes.len() as u32).all(|node| !self.has_own(NodeIndex(node)))
+            && (self.active()..self.nodes.len() as u32).all(|node| !self.has_own(NodeIndex(node)))
     }
 
-    /// An idle world keeps its first `stay` nodes, and new nodes may be added now. All workers must
-    /// be started, as its next generation.
+    /// A held world that is idle keeps its first `stay` nodes, and new nodes may be added now. All
+    /// workers must be started, as its next generation.
     pub fn reshape(&mut self, stay: u32) {
         // Another thread may have made the pool fail since the driver looked.
         debug_assert!(self.failed.is_some() || self.is_world_idle());
@@ -178,7 +127,7 @@ impl Scheduler {
             }
         }
         self.truncate(stay);
-        self.held = false;
+        self.reported_idle = false;
     }
 
     /// Emits actions for draining nodes, and for a world that waits for a resize, that have no more
@@ -192,7 +141,7 @@ impl Scheduler {
                 self.actions.push(Action::NodeDrained { node });
             }
         }
-        if self.held && !self.reported_idle && self.is_world_idle() {
+        if !self.reported_idle && self.is_world_idle() {
             self.reported_idle = true;
             self.actions.push(Action::WorldIdle);
         }
@@ -210,11 +159,6 @@ impl Scheduler {
         }
         self.workers.truncate(workers);
         self.nodes.truncate(rows);
-        self.active = self.active.min(nodes);
-    }
-
-    fn refresh_node(&mut self, node: NodeIndex) {
-        self.ranks_of(node).for_each(|rank| self.refresh(rank));
     }
 
     /// The mapping from ranks to nodes and workers.

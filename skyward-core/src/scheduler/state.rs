@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Instant;
 
 use super::Action;
+use super::eligible::Eligible;
 use super::families::Families;
 use super::gang::Gang;
 use super::node::Record;
@@ -42,10 +43,8 @@ pub struct Scheduler {
     pub(super) actions: Vec<Action>,
     pub(super) joined: bool,
     pub(super) layout: Layout,
-    /// How many nodes take any task. They are the first ones; draining nodes come after them.
-    pub(super) active: u32,
-    /// The world waits for a resize: it finishes what is under way, and begins no other task.
-    pub(super) held: bool,
+    /// Which nodes take tasks.
+    pub(super) eligible: Eligible,
     /// Whether [`Action::WorldIdle`] was emitted.
     pub(super) reported_idle: bool,
     /// Leaving nodes that may have no more tasks.
@@ -117,8 +116,7 @@ impl Scheduler {
             actions: Vec::new(),
             joined,
             layout: Layout::new(workers_per_node),
-            active: 0,
-            held: false,
+            eligible: Eligible { active: nodes, ..Eligible::default() },
             reported_idle: false,
             departing: Vec::new(),
             apart: false,

@@ -81,6 +81,34 @@ impl Story {
         self.call_with(parent, TaskOptions::default().retry(RetryPolicy::for_calls()))
     }
 
+    /// The owner of the nodes decides which of them take tasks.
+    fn decide(&mut self, change: impl FnOnce(&mut Eligible)) {
+        let mut eligible = self.scheduler.eligible.clone();
+        change(&mut eligible);
+        self.scheduler.follow(eligible);
+    }
+
+    /// This many nodes take any task, and the others drain.
+    pub(super) fn activate(&mut self, nodes: u32) {
+        self.decide(|eligible| eligible.active = nodes);
+    }
+
+    pub(super) fn cordon(&mut self, node: u32) {
+        self.decide(|eligible| eligible.cordoned.extend([NodeIndex(node)]));
+    }
+
+    pub(super) fn uncordon(&mut self, node: u32) {
+        self.decide(|eligible| eligible.cordoned.retain(|cordoned| cordoned.0 != node));
+    }
+
+    pub(super) fn hold(&mut self) {
+        self.decide(|eligible| eligible.held = true);
+    }
+
+    pub(super) fn release(&mut self) {
+        self.decide(|eligible| eligible.held = false);
+    }
+
     /// The main thread of a worker waits for calls of the innermost task that it runs.
     pub(super) fn waiting(&mut self, rank: u32, frame: TaskId) {
         self.scheduler.on_waiting(self.now, Rank(rank), frame);

@@ -33,19 +33,12 @@ impl Serving {
         self.look_at_agent(node);
     }
 
-    /// Gives a node no new tasks, so that it can leave.
-    pub(crate) fn ask_to_leave(&mut self, node: NodeIndex) {
+    /// Reports that a node takes no new tasks, so that it can leave.
+    pub(crate) fn report_leaving(&mut self, node: NodeIndex) {
         // A resize that lowers the bounds of an elastic pool leaves nodes above them.
         let is_idle = self.growth.elastic.as_ref().is_some_and(|elastic| node.0 < elastic.most());
         let reason = if is_idle { DrainReason::Idle } else { DrainReason::Resized };
         self.shared.emit(PoolEvent::NodeDraining { node, reason, ends_in: None });
-        self.shared.act(|state, _| state.scheduler.drain_node(node));
-    }
-
-    /// Gives tasks again to a node that was to leave.
-    pub(crate) fn keep(&mut self, node: NodeIndex) {
-        self.shared.act(|state, _| state.scheduler.stay(node));
-        self.on_staying(node);
     }
 
     /// Stops the workers of a node that leaves and has finished its work.

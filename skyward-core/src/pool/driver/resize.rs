@@ -11,6 +11,7 @@ use super::serving::{Fresh, Serving};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
 use crate::ids::{MachineNumber, NodeIndex};
+use crate::pool::fleet::Fleet;
 use crate::pool::fleet::autoscale::Load;
 use crate::pool::fleet::step::Job;
 use crate::pool::foreign::answer;
@@ -90,23 +91,24 @@ impl Serving {
     }
 
     pub(crate) fn on_add_failed(&mut self, machine: MachineNumber, error: Error) {
-        let heir_of = self.fleet(|fleet| fleet.inherits(machine));
-        let node = heir_of.unwrap_or(NodeIndex(machine.0));
+        let succeeds = self.fleet(|fleet| fleet.succeeds(machine));
+        let node = succeeds.unwrap_or(NodeIndex(machine.0));
         tracing::warn!(pool = %self.shared.pool, node = node.0, machine = machine.0, error = error.summary(), "a further machine could not be made ready");
         self.shared.emit(PoolEvent::NodeFailed { node, error: error.clone() });
-        if let Some(node) = heir_of {
+        if let Some(node) = succeeds {
             self.decide(|fleet| fleet.on_failed(machine));
             if !self.fleet(|fleet| fleet.has_successor(node)) {
-                self.on_unheired(node);
+                self.on_no_successor(node);
             }
             return;
         }
         self.growth.error = Some(error);
-        let (steps, has_given_up) = self.fleet(|fleet| (fleet.on_failed(machine), fleet.has_given_up()));
-        if has_given_up && let Some(elastic) = &mut self.growth.elastic {
+        self.decide(|fleet| fleet.on_failed(machine));
+        if self.fleet(Fleet::has_given_up)
+            && let Some(elastic) = &mut self.growth.elastic
+        {
             elastic.on_failed(Instant::now().into_std());
         }
-        self.go(steps);
     }
 
     /// The connection to the agent of a ready machine that has no place yet has ended: the pool
@@ -154,14 +156,16 @@ impl Serving {
         if let Err(error) = &dismissed {
             tracing::error!(pool = %self.shared.pool, node = machine.0, error = error.summary(), "a released machine is not confirmed gone");
         }
-        self.fleet(|fleet| fleet.on_dismissed(machine, dismissed.is_ok()));
+        self.decide(|fleet| {
+            fleet.on_dismissed(machine, dismissed.is_ok());
+            Vec::new()
+        });
     }
 
     /// Reports the new size, also to the caller that waits for it, once the pool has that size.
     pub(crate) fn settle_size(&mut self) {
         // A world that was idle before this call is waiting for it.
         self.on_world_idle();
-        debug_assert!(self.is_carried_out(), "the scheduler or the rows of nodes do not follow the fleet");
         if !self.fleet(|fleet| fleet.is_settled()) {
             return;
         }
@@ -182,16 +186,6 @@ impl Serving {
             };
             answer(done, if enough { Ok(()) } else { Err(failed()) });
         }
-    }
-
-    /// Whether the scheduler and the rows of the nodes are as the fleet has decided. Each of them is
-    /// changed by a step of its own, so that they agree when no step is left. A pool that has failed
-    /// waits for its end, and its scheduler holds nothing any more.
-    fn is_carried_out(&self) -> bool {
-        let state = self.shared.lock();
-        let decided = (state.fleet.nodes().count(), state.fleet.members(), state.fleet.is_held());
-        state.scheduler.failure().is_some()
-            || decided == (state.nodes.len(), state.scheduler.active(), state.scheduler.is_held())
     }
 
     /// Whether a joined world takes tasks; true for a pool without a world.

@@ -10,21 +10,20 @@ use crate::pool::node::purchase::Patience;
 use crate::pool::node::repair;
 
 impl Serving {
-    /// Reads the fleet, or changes it without steps that follow from the change. `read` must not
-    /// lock the state, which is locked already.
-    pub(crate) fn fleet<T>(&self, read: impl FnOnce(&mut Fleet) -> T) -> T {
-        read(&mut self.shared.lock().fleet)
+    /// Reads the fleet. `read` must not lock the state, which is locked already.
+    pub(crate) fn fleet<T>(&self, read: impl FnOnce(&Fleet) -> T) -> T {
+        read(&self.shared.lock().fleet)
     }
 
-    /// Lets the fleet decide on an event, and carries out the steps that it returns.
+    /// Lets the fleet decide on an event. The scheduler follows at once, and the steps that the
+    /// fleet returns are carried out. If a step leads to an event, the steps of that event come
+    /// before the next step.
     pub(crate) fn decide(&mut self, event: impl FnOnce(&mut Fleet) -> Vec<Step>) {
-        let steps = self.fleet(event);
-        self.go(steps);
-    }
-
-    /// Carries out the steps. If a step leads to an event, the steps of that event come before the
-    /// next step.
-    pub(super) fn go(&mut self, steps: Vec<Step>) {
+        let steps = self.shared.act(|state, _| {
+            let steps = event(&mut state.fleet);
+            state.scheduler.follow(state.fleet.eligible());
+            steps
+        });
         for step in steps {
             self.carry_out(step);
         }
@@ -37,14 +36,10 @@ impl Serving {
             Step::Launch { machine } => self.make_ready(None, machine),
             Step::Forget { node, machine } => self.forget(node, machine),
             Step::Join { node, machine } => self.join(node, machine),
-            Step::Leave { node } => self.ask_to_leave(node),
-            Step::Stay { node } => self.keep(node),
+            Step::Leave { node } => self.report_leaving(node),
+            Step::Stay { node } => self.on_staying(node),
             Step::Stop { node } => self.retire(node),
             Step::Remove { node, machine, rows } => self.remove(node, machine, rows),
-            Step::Hold => self.shared.act(|state, _| state.scheduler.hold()),
-            Step::Release => self.shared.act(|state, _| state.scheduler.release_world()),
-            Step::Cordon { node } => self.shared.act(|state, _| state.scheduler.cordon(node)),
-            Step::Uncordon { node } => self.shared.act(|state, _| state.scheduler.uncordon(node)),
             Step::Succeed { node, machine } => self.make_ready(Some(node), machine),
             Step::Vacate { node } => self.vacate(node),
             Step::Take { node, machine, left } => self.take((node, machine, left)),

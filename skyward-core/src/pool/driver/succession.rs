@@ -126,8 +126,6 @@ impl Serving {
             // A machine that ends with the budget needs no successor, because the pool ends then
             // too.
             if notice.reason == DrainReason::Expired && lasts.is_some_and(|lasts| lasts <= ends_in + lead) {
-                // The node may be cordoned, and must take tasks again.
-                self.shared.act(|state, _| state.scheduler.uncordon(node));
                 continue;
             }
             tracing::info!(pool = %self.shared.pool, node = node.0, reason = %notice.reason, ?ends_in, "a machine will end");
@@ -160,7 +158,7 @@ impl Serving {
 
     /// No successor could be made ready for a machine that will end. Another one is tried later, if
     /// the machine still exists then.
-    pub(crate) fn on_unheired(&mut self, node: NodeIndex) {
+    pub(crate) fn on_no_successor(&mut self, node: NodeIndex) {
         if let Some(machine) = self.node(node).map(|node| node.machine.id.clone()) {
             self.notices(|notices| notices.again(&machine, (Instant::now() + AGAIN).into_std()));
         }

@@ -11,8 +11,7 @@ mod successors;
 
 use std::collections::BTreeSet;
 
-use self::successors::Legacy;
-pub(super) use self::successors::Successor;
+pub(super) use self::successors::{HandOver, Successor};
 use super::Fleet;
 use super::step::{Job, Repair, Step, Workers};
 use super::table::Membership;
@@ -31,7 +30,7 @@ impl Fleet {
 
     /// Whether the pool has its target number of nodes, and no node comes or leaves.
     pub(crate) fn is_settled(&self) -> bool {
-        self.coming.is_empty() && self.dismissing.is_empty() && !self.held && self.table.len() == self.members()
+        self.coming.is_empty() && self.dismissing.is_empty() && !self.is_held() && self.table.len() == self.members()
     }
 
     /// Whether no further machine is tried, because several in a row could not be made ready.
@@ -52,7 +51,7 @@ impl Fleet {
         {
             successor.ready = true;
             let node = *node;
-            self.unheired.remove(&node);
+            self.failed_successors.remove(&node);
             return self.hand_over(node);
         }
         if let Some(ready) = self.coming.get_mut(&machine) {
@@ -77,8 +76,8 @@ impl Fleet {
 
     /// A further machine could not be made ready, or was lost before it got a place.
     pub(crate) fn on_failed(&mut self, machine: MachineNumber) -> Vec<Step> {
-        if let Some(node) = self.inherits(machine) {
-            return self.on_heir_failed(node);
+        if let Some(node) = self.succeeds(machine) {
+            return self.on_successor_failed(node);
         }
         let mut steps = Vec::new();
         if self.coming.remove(&machine).is_some() {
@@ -91,9 +90,10 @@ impl Fleet {
 
     /// A node that drains, or whose machine will end, has finished its work.
     pub(crate) fn on_drained(&mut self, node: NodeIndex) -> Vec<Step> {
-        if let Some(successor) = self.successors.get_mut(&node).filter(|successor| successor.place == Legacy::Draining)
+        if let Some(successor) =
+            self.successors.get_mut(&node).filter(|successor| successor.state == HandOver::Draining)
         {
-            successor.place = Legacy::Drained;
+            successor.state = HandOver::Drained;
             return self.hand_over(node);
         }
         if self.table.membership(node) != Some(Membership::Draining) {
@@ -105,9 +105,10 @@ impl Fleet {
 
     /// The workers of a node that leaves, or whose machine will end, have stopped.
     pub(crate) fn on_stopped(&mut self, node: NodeIndex) -> Vec<Step> {
-        if let Some(successor) = self.successors.get_mut(&node).filter(|successor| successor.place == Legacy::Stopping)
+        if let Some(successor) =
+            self.successors.get_mut(&node).filter(|successor| successor.state == HandOver::Stopping)
         {
-            successor.place = Legacy::Stopped;
+            successor.state = HandOver::Stopped;
             return self.hand_over(node);
         }
         if self.table.membership(node) != Some(Membership::Stopping) {
@@ -122,16 +123,16 @@ impl Fleet {
 
     /// The world has finished its work.
     pub(crate) fn on_world_idle(&mut self) -> Vec<Step> {
-        if !self.held {
+        if !self.is_held() || self.reshaping {
             return Vec::new();
         }
-        let is_inherited = self.successors.values().any(|successor| successor.ready);
-        if !self.is_to_change() && !is_inherited {
+        let any_ready = self.successors.values().any(|successor| successor.ready);
+        if !self.is_to_change() && !any_ready {
             return self.plan();
         }
-        self.held = false;
+        self.reshaping = true;
         let stay = self.members();
-        let mut steps = self.disinherit(stay);
+        let mut steps = self.drop_successors(stay);
         let ready: Vec<NodeIndex> =
             self.successors.iter().filter(|(_, successor)| successor.ready).map(|(node, _)| *node).collect();
         let taken = ready.into_iter().filter_map(|node| self.take(node)).collect();
@@ -159,8 +160,8 @@ impl Fleet {
     /// The pool ends when no task runs. No further machine is made ready, and nothing that is lost is
     /// replaced; agents and workers that may still run a task are reconnected to.
     pub(crate) fn end(&mut self) -> Vec<Step> {
-        (self.ends, self.held) = (true, false);
-        let mut steps = self.disinherit(0);
+        self.ends = true;
+        let mut steps = self.drop_successors(0);
         for machine in std::mem::take(&mut self.coming).into_keys() {
             steps.push(self.forget(NodeIndex(machine.0), machine));
         }
@@ -192,7 +193,7 @@ impl Fleet {
             steps.push(Step::Leave { node });
         }
         let members = self.members();
-        steps.extend(self.disinherit(members));
+        steps.extend(self.drop_successors(members));
         let surplus = self.coming().saturating_sub(self.target - members);
         if surplus > 0 {
             // First the machines that are furthest from being ready.
@@ -217,11 +218,6 @@ impl Fleet {
                 self.coming.insert(machine, false);
                 steps.push(Step::Launch { machine });
             }
-        }
-        let is_to_hold = self.is_to_change() || !self.successors.is_empty();
-        if self.joined && self.held != is_to_hold {
-            self.held = !self.held;
-            steps.push(if self.held { Step::Hold } else { Step::Release });
         }
         steps
     }
@@ -257,16 +253,16 @@ impl Fleet {
     }
 
     /// Whether a world has nodes to remove, or new machines that are all ready.
-    fn is_to_change(&self) -> bool {
+    pub(super) fn is_to_change(&self) -> bool {
         let leaves = self.table.len() > self.members();
         leaves || !self.coming.is_empty() && self.coming.values().all(|ready| *ready)
     }
 
     /// The numbers from `least` on that no machine of the pool has.
     fn free(&self, least: u32) -> Free {
-        let heirs = self.successors.values().map(|successor| successor.machine);
+        let successors = self.successors.values().map(|successor| successor.machine);
         let leaving = self.dismissing.iter().chain(&self.left).copied();
-        let taken = self.coming.keys().copied().chain(heirs).chain(leaving).chain(self.table.machines());
+        let taken = self.coming.keys().copied().chain(successors).chain(leaving).chain(self.table.machines());
         Free { next: least, taken: taken.collect() }
     }
 }

@@ -48,14 +48,14 @@ pub(crate) struct Fleet {
     left: BTreeSet<MachineNumber>,
     /// The number of machines in a row that could not be made ready.
     failures: u32,
-    /// Whether the world finishes its work and takes no new work.
-    held: bool,
+    /// Whether the driver is changing the nodes of an idle world.
+    reshaping: bool,
     /// Whether the pool ends when no task runs.
     ends: bool,
     /// Successors: machines that will replace a machine that will end.
     successors: BTreeMap<NodeIndex, Successor>,
     /// How often in a row no successor could be made ready for a machine that will end.
-    unheired: BTreeMap<NodeIndex, u32>,
+    failed_successors: BTreeMap<NodeIndex, u32>,
 }
 
 impl Default for Fleet {
@@ -86,10 +86,10 @@ impl Fleet {
             dismissing: BTreeSet::new(),
             left: BTreeSet::new(),
             failures: 0,
-            held: false,
+            reshaping: false,
             ends: false,
             successors: BTreeMap::new(),
-            unheired: BTreeMap::new(),
+            failed_successors: BTreeMap::new(),
         }
     }
 

@@ -152,6 +152,7 @@ impl Fleet {
     /// now have joined. The world is started as its next generation. Nodes that stay and are lost
     /// are still replaced; the nodes in `taken` have another machine.
     pub(crate) fn on_reshaped(&mut self, stay: u32, left: u32, taken: &[NodeIndex]) -> Vec<Step> {
+        self.reshaping = false;
         let gone = (stay..stay + left).map(NodeIndex);
         let mut steps: Vec<Step> = gone.flat_map(|node| self.on_retired(node)).collect();
         steps.extend([Job::Repair(Repair::Start(Workers::World)), Job::Examine(Workers::World)].map(Step::End));

@@ -29,11 +29,11 @@ pub(crate) enum Step {
         node: NodeIndex,
         machine: MachineNumber,
     },
-    /// Give the node no new tasks; it leaves when it has finished its work.
+    /// Report that the node takes no new tasks, and leaves when it has finished its work.
     Leave {
         node: NodeIndex,
     },
-    /// Give the node tasks again: it does not leave after all.
+    /// The node does not leave after all: renew what its leaving has ended.
     Stay {
         node: NodeIndex,
     },
@@ -46,18 +46,6 @@ pub(crate) enum Step {
         node: NodeIndex,
         machine: MachineNumber,
         rows: u32,
-    },
-    /// Let the world finish its work, and give it no new work.
-    Hold,
-    /// Give the world new work again.
-    Release,
-    /// The machine of the node will end: give the node no new tasks.
-    Cordon {
-        node: NodeIndex,
-    },
-    /// Give the node tasks again.
-    Uncordon {
-        node: NodeIndex,
     },
     /// Make a successor ready for a machine that will end.
     /// [`Fleet::on_ready`](super::Fleet::on_ready) or [`Fleet::on_failed`](super::Fleet::on_failed)

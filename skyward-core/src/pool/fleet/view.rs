@@ -2,8 +2,10 @@
 //! nodes.
 
 use super::Fleet;
+use super::membership::{HandOver, Successor};
 use super::table::{Health, Membership};
 use crate::ids::{MachineNumber, NodeIndex};
+use crate::scheduler::Eligible;
 
 impl Fleet {
     /// Whether a node takes no new tasks because it leaves, or has left.
@@ -29,9 +31,18 @@ impl Fleet {
         }
     }
 
-    /// Whether the world finishes its work and takes no new work.
+    /// Whether the world finishes its work and takes no new work, because its nodes will change.
     pub(crate) fn is_held(&self) -> bool {
-        self.held
+        let changes = self.reshaping || self.is_to_change() || !self.successors.is_empty();
+        self.joined && !self.ends && changes
+    }
+
+    /// Which nodes take tasks. Nodes of a world are not cordoned one by one: the whole world is
+    /// held.
+    pub(crate) fn eligible(&self) -> Eligible {
+        let at_work = |successor: &Successor| !self.joined && successor.state != HandOver::Lost;
+        let cordoned = self.successors.iter().filter(|(_, successor)| at_work(successor)).map(|(node, _)| *node);
+        Eligible { active: self.members(), cordoned: cordoned.collect(), held: self.is_held() }
     }
 
     /// The machines that are being ended, in the order of their numbers.

@@ -83,7 +83,6 @@ impl Shared {
                 state.held.release(rank);
             }
             state.scheduler.retire(node.index);
-            state.scheduler.uncordon(node.index);
             if let Some(port) = node.port {
                 state.rendezvous = Some((state.generation, port));
             }

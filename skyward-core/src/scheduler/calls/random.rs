@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::super::tests::Story;
 use super::*;
-use crate::ids::{NodeIndex, Rank};
+use crate::ids::Rank;
 use crate::payload::{Outcome, RetryPolicy, Value};
 use crate::spec::Limits;
 
@@ -130,8 +130,8 @@ impl World {
             16 => match self.random.random_range(0..8) {
                 0 => self.story.lost(rank),
                 1 => self.story.node_lost(rank / self.workers),
-                2 => self.story.scheduler.cordon(NodeIndex(rank / self.workers)),
-                3 => self.story.scheduler.uncordon(NodeIndex(rank / self.workers)),
+                2 => self.story.cordon(rank / self.workers),
+                3 => self.story.uncordon(rank / self.workers),
                 4 => self.story.scheduler.on_ended(Rank(rank)),
                 5 if self.story.scheduler.is_joined() => drop(self.story.gang_with(RetryPolicy::times(1))),
                 _ => self.story.ready(),
@@ -178,7 +178,7 @@ impl World {
     /// Ends everything that runs and does not wait for calls, until nothing is left.
     fn come_to_rest(&mut self) {
         for node in 0..self.nodes {
-            self.story.scheduler.uncordon(NodeIndex(node));
+            self.story.uncordon(node);
         }
         for rank in (0..self.nodes * self.workers).map(Rank) {
             // A worker whose process has ended is lost at last.

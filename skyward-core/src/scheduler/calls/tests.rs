@@ -130,7 +130,7 @@ fn calls_pass_a_waiting_gang_and_a_held_world() {
     let gang = story.gang();
     let call = story.call(caller);
     assert_eq!(story.running(1), Some(call));
-    story.scheduler.hold();
+    story.hold();
     story.step();
     story.done(1);
     let call = story.call(caller);
@@ -142,10 +142,10 @@ fn calls_pass_a_waiting_gang_and_a_held_world() {
 
 #[test]
 fn workers_of_a_draining_node_run_only_their_own_calls() {
-    for depart in [Scheduler::drain_node, Scheduler::cordon] {
+    for depart in [Story::activate, Story::cordon] {
         let mut story = Story::new(2, 1, false);
         let callers = [0, 1].map(|rank| story.submit(Target::Rank(Rank(rank))));
-        depart(&mut story.scheduler, NodeIndex(1));
+        depart(&mut story, 1);
         let call = story.call(callers[0]);
         let own = story.call(callers[1]);
         story.waiting(1, callers[1]);

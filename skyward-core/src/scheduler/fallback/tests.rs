@@ -58,11 +58,10 @@ fn a_call_falls_back_beside_a_node_that_drains_or_whose_machine_will_end() {
     for drains in [false, true] {
         let mut story = Story::new(2, 1, false);
         let root = story.submit(Target::Rank(Rank(0)));
-        let node = crate::ids::NodeIndex(1);
         if drains {
-            story.scheduler.drain_node(node)
+            story.activate(1)
         } else {
-            story.scheduler.cordon(node)
+            story.cordon(1)
         }
         let call = story.call(root);
         story.later(SOON);

@@ -15,7 +15,7 @@ impl Scheduler {
     /// Takes a gang: one task per rank, in the order of ranks.
     pub fn submit_gang(&mut self, now: Instant, ids: &[TaskId], options: TaskOptions, streaming: bool) {
         debug_assert_eq!(ids.len(), self.workers.len());
-        debug_assert!(!self.held);
+        debug_assert!(!self.is_held());
         let Some(first) = ids.first().copied() else { return };
         for (rank, id) in ids.iter().enumerate() {
             let rank = Rank(rank as u32);

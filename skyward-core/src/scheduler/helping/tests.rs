@@ -177,11 +177,10 @@ fn a_worker_that_refuses_gets_no_call_before_it_waits_again() {
 #[test]
 fn a_wait_within_a_task_that_the_worker_does_not_have_is_ignored() {
     let mut story = Story::new(1, 1, false);
-    let node = crate::ids::NodeIndex(0);
-    story.scheduler.cordon(node);
+    story.cordon(0);
     let queued = story.submit(Target::Rank(Rank(0)));
     story.waiting(0, queued);
-    story.scheduler.uncordon(node);
+    story.uncordon(0);
     story.step();
     assert_eq!(story.running(0), Some(queued));
     story.call(queued);

@@ -127,7 +127,7 @@ fn no_report_is_made_without_a_limit_and_none_of_a_rank_that_has_left() {
     let mut story = self::story(2);
     story.submit(Target::Rank(Rank(1)));
     story.done(1);
-    story.scheduler.drain_node(crate::ids::NodeIndex(1));
+    story.activate(1);
     story.scheduler.remove_node(crate::ids::NodeIndex(1), 1);
     assert_eq!(story.scheduler.next_timeout(), None);
 }

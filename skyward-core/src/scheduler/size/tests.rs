@@ -7,7 +7,7 @@ use crate::ids::TaskId;
 use crate::payload::{Target, TaskOptions, Value};
 
 fn leave(story: &mut Story, node: u32) {
-    story.scheduler.drain_node(NodeIndex(node));
+    story.activate(node);
     story.step();
 }
 
@@ -49,7 +49,7 @@ fn a_new_task_goes_to_a_node_that_stays_whatever_the_load() {
     leave(&mut story, 1);
     let [first, second] = [story.submit(Target::Any), story.submit(Target::Any)];
     assert_eq!((story.running(0), story.running(1)), (Some(first), None));
-    story.scheduler.stay(NodeIndex(1));
+    story.activate(2);
     story.step();
     assert_eq!(story.running(1), Some(second), "it stays after all");
 }
@@ -93,7 +93,7 @@ fn a_resizing_world_finishes_its_gangs_and_begins_no_other_task() {
     let gangs = [story.gang(), story.gang()];
     let any = story.submit(Target::Any);
     leave(&mut story, 2);
-    story.scheduler.hold();
+    story.hold();
     story.step();
     assert!(!idle(&story) && !drained(&story, 1), "a world changes as a whole");
     for gang in gangs {
@@ -103,9 +103,11 @@ fn a_resizing_world_finishes_its_gangs_and_begins_no_other_task() {
         }
     }
     assert!(idle(&story) && (0..3).all(|rank| story.running(rank).is_none()));
+    story.activate(4);
     story.scheduler.reshape(2);
     story.scheduler.add_node(NodeIndex(2));
     story.scheduler.add_node(NodeIndex(3));
+    story.release();
     story.step();
     assert_eq!(story.running(0), None, "its workers are started again");
     story.ready();
@@ -118,12 +120,12 @@ fn a_resizing_world_finishes_its_gangs_and_begins_no_other_task() {
 #[test]
 fn a_world_whose_resize_is_abandoned_takes_waiting_tasks() {
     let mut story = Story::new(2, 1, true);
-    story.scheduler.hold();
+    story.hold();
     story.step();
     assert!(idle(&story));
     let any = story.submit(Target::Any);
     assert_eq!(story.running(0), None);
-    story.scheduler.release_world();
+    story.release();
     story.step();
     assert_eq!(story.running(0), Some(any));
 }
@@ -133,7 +135,7 @@ fn a_gang_starts_in_a_held_world_when_its_last_worker_returns_unbegun_tasks() {
     let mut story = Story::new(1, 2, true);
     let tasks = [0; 2].map(|_| story.submit(Target::Any));
     let gang = story.gang();
-    story.scheduler.hold();
+    story.hold();
     for (rank, task) in tasks.iter().enumerate() {
         story.scheduler.on_not_begun(story.now, Rank(rank as u32), &[*task]);
         story.step();
@@ -146,7 +148,7 @@ fn a_gang_starts_in_a_held_world_when_its_last_worker_returns_unbegun_tasks() {
 fn a_world_is_not_idle_while_a_gang_is_tried_again() {
     let mut story = Story::new(2, 1, true);
     let gang = story.gang_with(crate::payload::RetryPolicy::times(1));
-    story.scheduler.hold();
+    story.hold();
     story.lost(0);
     assert!(!idle(&story));
     story.ready();
@@ -159,7 +161,7 @@ fn a_cancelled_gang_does_not_keep_its_world_from_resizing() {
     for returned in 0..2 {
         let mut story = Story::new(2, 1, true);
         let gang = story.gang();
-        story.scheduler.hold();
+        story.hold();
         story.done(returned);
         gang.iter().for_each(|id| story.scheduler.cancel(story.now, *id));
         story.step();

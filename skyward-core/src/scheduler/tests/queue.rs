@@ -67,6 +67,7 @@ fn returned_tasks_go_to_other_workers_in_order_and_count_no_try() {
     story.step();
     assert!(!story.has(|action| matches!(action, Action::Retried { .. })));
     assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), [first], "nothing is sent ahead to it");
+    story.activate(2);
     story.scheduler.add_node(NodeIndex(1));
     story.ready();
     assert_eq!(story.running(1), Some(third), "it was in front of the queue");

@@ -14,6 +14,7 @@ use crate::ids::NodeIndex;
 use crate::payload::{Args, Source, Target, Task};
 use crate::pool::calls::effect::Effect;
 use crate::pool::calls::replies::tests::{pool, submit};
+use crate::scheduler::Eligible;
 
 /// What there is to read now: the numbers of the nodes that are launching, and the end of a task as
 /// `None`.
@@ -115,13 +116,18 @@ fn all_are_woken(counts: &[Arc<Count>]) -> bool {
     counts.iter().all(|count| count.woken.load(Ordering::Relaxed) > 0)
 }
 
+/// The pool's world waits for a resize, or does not.
+fn hold(shared: &Shared, held: bool) {
+    shared.act(|state, _| state.scheduler.follow(Eligible { active: 1, held, ..Eligible::default() }));
+}
+
 #[tokio::test]
 async fn a_waker_that_panics_keeps_no_broadcast_waiting() {
     let shared = pool();
-    shared.act(|state, _| state.scheduler.hold());
+    hold(&shared, true);
     let mut broadcasts: Vec<_> = (0..4).map(|_| Box::pin(shared.submit_all(task()))).collect();
     let counts = poll_all(&mut broadcasts);
-    shared.act(|state, _| state.scheduler.release_world());
+    hold(&shared, false);
     assert!(all_are_woken(&counts));
     for broadcast in broadcasts {
         assert!(broadcast.now_or_never().unwrap().is_ok());
@@ -144,7 +150,7 @@ async fn a_waker_that_panics_keeps_no_caller_in_the_queue_of_a_pool_that_ends() 
 #[tokio::test]
 async fn a_broadcast_does_not_wait_for_a_world_of_a_pool_that_has_ended() {
     let shared = pool();
-    shared.act(|state, _| state.scheduler.hold());
+    hold(&shared, true);
     let mut broadcast = Box::pin(shared.submit_all(task()));
     assert!(broadcast.as_mut().now_or_never().is_none());
     // The world stays held: its scheduler cannot be changed any more.

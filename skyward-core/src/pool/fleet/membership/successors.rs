@@ -11,12 +11,12 @@ use crate::pool::fleet::table::Membership;
 pub(in crate::pool::fleet) struct Successor {
     pub(super) machine: MachineNumber,
     pub(super) ready: bool,
-    pub(super) place: Legacy,
+    pub(in crate::pool::fleet) state: HandOver,
 }
 
-/// The state of the node whose machine will end.
+/// How far a node whose machine will end is on its way to the successor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Legacy {
+pub(in crate::pool::fleet) enum HandOver {
     /// The node finishes its work.
     Draining,
     /// The node has finished its work.
@@ -38,12 +38,8 @@ impl Fleet {
             if self.ends || !is_member || self.successors.contains_key(&node) {
                 continue;
             }
-            self.unheired.remove(&node);
-            if !self.joined {
-                // Nodes of a world are not cordoned one by one: the whole world is held.
-                steps.push(Step::Cordon { node });
-            }
-            steps.push(self.succeed(node, Legacy::Draining, &mut free));
+            self.failed_successors.remove(&node);
+            steps.push(self.succeed(node, HandOver::Draining, &mut free));
         }
         if !steps.is_empty() {
             steps.extend(self.plan());
@@ -54,10 +50,10 @@ impl Fleet {
     /// A node is lost. If a successor is already being made ready, it takes the place as soon as it
     /// is ready. Otherwise the node gets another machine, unless it leaves (`stays`).
     pub(crate) fn on_lost(&mut self, node: NodeIndex, stays: bool) -> Vec<Step> {
-        self.unheired.remove(&node);
+        self.failed_successors.remove(&node);
         match self.successors.get_mut(&node) {
             Some(successor) => {
-                successor.place = Legacy::Lost;
+                successor.state = HandOver::Lost;
                 self.hand_over(node)
             }
             None if stays => self.replace(node),
@@ -66,7 +62,7 @@ impl Fleet {
     }
 
     /// The node whose place the machine will take, if it is a successor.
-    pub(crate) fn inherits(&self, machine: MachineNumber) -> Option<NodeIndex> {
+    pub(crate) fn succeeds(&self, machine: MachineNumber) -> Option<NodeIndex> {
         self.successors.iter().find(|(_, successor)| successor.machine == machine).map(|(node, _)| *node)
     }
 
@@ -77,9 +73,9 @@ impl Fleet {
 
     /// Gives the successor of a node the next free machine number, and returns the step that makes
     /// it ready.
-    fn succeed(&mut self, node: NodeIndex, place: Legacy, free: &mut Free) -> Step {
+    fn succeed(&mut self, node: NodeIndex, state: HandOver, free: &mut Free) -> Step {
         let machine = free.take();
-        self.successors.insert(node, Successor { machine, ready: false, place });
+        self.successors.insert(node, Successor { machine, ready: false, state });
         Step::Succeed { node, machine }
     }
 
@@ -88,18 +84,18 @@ impl Fleet {
         let Some(successor) = self.successors.get_mut(&node).filter(|successor| successor.ready) else {
             return Vec::new();
         };
-        match successor.place {
+        match successor.state {
             // A world is stopped as a whole, when it is idle.
-            Legacy::Drained if !self.joined => {
-                successor.place = Legacy::Stopping;
+            HandOver::Drained if !self.joined => {
+                successor.state = HandOver::Stopping;
                 vec![Step::Vacate { node }]
             }
-            Legacy::Stopped | Legacy::Lost => {
+            HandOver::Stopped | HandOver::Lost => {
                 let mut steps: Vec<Step> = self.take(node).into_iter().map(taken).collect();
                 steps.extend(self.plan());
                 steps
             }
-            Legacy::Draining | Legacy::Drained | Legacy::Stopping => Vec::new(),
+            HandOver::Draining | HandOver::Drained | HandOver::Stopping => Vec::new(),
         }
     }
 
@@ -108,28 +104,25 @@ impl Fleet {
         let successor = self.successors.remove(&node)?;
         let left = self.table.replace_machine(node, successor.machine)?;
         self.dismissing.insert(left);
-        self.unheired.remove(&node);
+        self.failed_successors.remove(&node);
         Some((node, successor.machine, left))
     }
 
     /// The successor of a node could not be made ready.
-    pub(super) fn on_heir_failed(&mut self, node: NodeIndex) -> Vec<Step> {
+    pub(super) fn on_successor_failed(&mut self, node: NodeIndex) -> Vec<Step> {
         let Some(successor) = self.successors.remove(&node) else { return Vec::new() };
         let mut steps = vec![self.forget(node, successor.machine)];
-        let failures = self.unheired.entry(node).or_default();
+        let failures = self.failed_successors.entry(node).or_default();
         *failures += 1;
         let given_up = *failures >= MAX_FAILURES;
-        match successor.place {
-            Legacy::Lost => steps.extend(self.replace(node)),
+        match successor.state {
+            HandOver::Lost => steps.extend(self.replace(node)),
             // The node takes tasks again until another successor is tried.
-            Legacy::Draining | Legacy::Drained if given_up => steps.push(Step::Uncordon { node }),
-            Legacy::Stopping | Legacy::Stopped if given_up => {
-                steps.extend(self.revive(node));
-                steps.push(Step::Uncordon { node });
-            }
-            place => {
+            HandOver::Draining | HandOver::Drained if given_up => {}
+            HandOver::Stopping | HandOver::Stopped if given_up => steps.extend(self.revive(node)),
+            state => {
                 let mut free = self.free(0);
-                steps.push(self.succeed(node, place, &mut free));
+                steps.push(self.succeed(node, state, &mut free));
             }
         }
         steps.extend(self.plan());
@@ -137,15 +130,15 @@ impl Fleet {
     }
 
     /// Gives up the successors of nodes that leave, from this index on.
-    pub(super) fn disinherit(&mut self, from: u32) -> Vec<Step> {
+    pub(super) fn drop_successors(&mut self, from: u32) -> Vec<Step> {
         let mut steps = Vec::new();
         for (node, successor) in self.successors.split_off(&NodeIndex(from)) {
             steps.push(self.forget(node, successor.machine));
             // Tasks that were submitted for the node by name must still run.
-            match successor.place {
-                Legacy::Draining | Legacy::Drained => {}
-                Legacy::Stopping | Legacy::Stopped => steps.extend(self.revive(node)),
-                Legacy::Lost => steps.extend(self.replace(node)),
+            match successor.state {
+                HandOver::Draining | HandOver::Drained => {}
+                HandOver::Stopping | HandOver::Stopped => steps.extend(self.revive(node)),
+                HandOver::Lost => steps.extend(self.replace(node)),
             }
         }
         steps

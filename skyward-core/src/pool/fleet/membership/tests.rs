@@ -127,29 +127,43 @@ fn a_world_is_reshaped_in_one_step_when_it_is_idle_and_all_new_machines_are_read
     let mut pool = pool(true, 2);
     assert_eq!(pool.set_target(4), [launch(2), launch(3)]);
     assert_eq!(pool.on_ready(MachineNumber(3)), []);
-    assert_eq!(pool.on_ready(MachineNumber(2)), [Step::Hold]);
-    assert!(!pool.is_settled());
+    assert_eq!(pool.on_ready(MachineNumber(2)), []);
+    assert!(pool.is_held() && !pool.is_settled());
     let reshape = Step::Reshape { stay: 2, left: vec![], join: machines(&[2, 3]), taken: vec![] };
     assert_eq!(pool.on_world_idle(), [reshape]);
-    assert!(pool.is_settled());
-    assert_eq!(pool.set_target(1), [leave(3), leave(2), leave(1), Step::Hold]);
+    assert!(pool.is_held(), "no task starts before the nodes have changed");
+    assert_eq!(pool.on_world_idle(), []);
+    pool.on_reshaped(2, 0, &[]);
+    assert!(pool.is_settled() && !pool.is_held());
+    assert_eq!(pool.set_target(1), [leave(3), leave(2), leave(1)]);
+    assert!(pool.is_held());
     let reshape = Step::Reshape { stay: 1, left: machines(&[1, 2, 3]), join: vec![], taken: vec![] };
     assert_eq!(pool.on_world_idle(), [reshape]);
+    pool.on_reshaped(1, 3, &[]);
     assert_eq!(pool.on_world_idle(), []);
 }
 
 #[test]
 fn a_world_is_released_when_it_need_not_change_any_more() {
     let mut pool = pool(true, 2);
-    assert_eq!(pool.set_target(1), [leave(1), Step::Hold]);
-    assert_eq!(pool.set_target(2), [Step::Stay { node: NodeIndex(1) }, Step::Release]);
+    assert_eq!(pool.set_target(1), [leave(1)]);
+    assert!(pool.is_held());
+    assert_eq!(pool.set_target(2), [Step::Stay { node: NodeIndex(1) }]);
+    assert!(!pool.is_held());
     pool.set_target(3);
-    assert_eq!(pool.on_ready(MachineNumber(2)), [Step::Hold]);
-    assert_eq!(pool.on_failed(MachineNumber(2)), [forget(2), launch(3), Step::Release]);
+    assert_eq!(pool.on_ready(MachineNumber(2)), []);
+    assert!(pool.is_held());
+    assert_eq!(pool.on_failed(MachineNumber(2)), [forget(2), launch(3)]);
+    assert!(!pool.is_held());
 }
 
 fn succeed(node: u32, machine: u32) -> Step {
     Step::Succeed { node: NodeIndex(node), machine: MachineNumber(machine) }
+}
+
+/// Whether a node takes no tasks because its machine will end.
+fn is_cordoned(pool: &Fleet, node: NodeIndex) -> bool {
+    pool.eligible().cordoned.contains(&node)
 }
 
 /// A node that stays is lost while a successor is made ready for it.
@@ -164,21 +178,22 @@ fn take(node: u32, machine: u32, left: u32) -> Step {
 
 #[test]
 fn a_node_whose_machine_will_end_drains_while_its_successor_is_made_ready() {
-    let (first, cordon, vacate) =
-        (NodeIndex(0), Step::Cordon { node: NodeIndex(0) }, Step::Vacate { node: NodeIndex(0) });
-    let mut pool = pool(false, 2);
-    assert_eq!(pool.on_ending(&[first]), [cordon, succeed(0, 2)]);
+    let (mut pool, first) = (pool(false, 2), NodeIndex(0));
+    assert_eq!(pool.on_ending(&[first]), [succeed(0, 2)]);
+    assert!(is_cordoned(&pool, first));
     assert_eq!(pool.on_ending(&[first]), [], "the second notice changes nothing");
     assert_eq!(pool.on_ready(MachineNumber(2)), [], "the node finishes its work first");
-    assert_eq!(pool.on_drained(first), [vacate]);
+    assert_eq!(pool.on_drained(first), [Step::Vacate { node: first }]);
+    assert!(is_cordoned(&pool, first));
     assert_eq!(pool.on_stopped(first), [take(0, 2, 0)]);
-    assert_eq!(pool.members(), 2);
+    assert!(pool.members() == 2 && !is_cordoned(&pool, first));
     assert!(!pool.is_settled(), "the old machine is not confirmed gone");
     pool.on_dismissed(MachineNumber(0), true);
     assert!(pool.is_settled());
     // The next time, the node is lost before it has finished its work.
-    assert_eq!(pool.on_ending(&[first])[1], succeed(0, 0));
+    assert_eq!(pool.on_ending(&[first]), [succeed(0, 0)]);
     assert_eq!(pool.on_lost(first, true), []);
+    assert!(!is_cordoned(&pool, first), "tasks that name the node wait for its workers alone");
     assert_eq!(pool.on_ready(MachineNumber(0)), [take(0, 0, 2)]);
 }
 
@@ -188,9 +203,10 @@ fn after_three_failed_successors_the_node_takes_tasks_again() {
     pool.on_ending(&[first]);
     assert_eq!(pool.on_failed(MachineNumber(1)), [forget_successor(0, 1), succeed(0, 2)]);
     assert_eq!(pool.on_failed(MachineNumber(2)), [forget_successor(0, 2), succeed(0, 3)]);
-    assert_eq!(pool.on_failed(MachineNumber(3)), [forget_successor(0, 3), Step::Uncordon { node: first }]);
-    assert!(!pool.has_successor(first));
-    assert_eq!(pool.on_ending(&[first])[1], succeed(0, 4), "a new notice tries again");
+    assert!(is_cordoned(&pool, first));
+    assert_eq!(pool.on_failed(MachineNumber(3)), [forget_successor(0, 3)]);
+    assert!(!pool.has_successor(first) && !is_cordoned(&pool, first));
+    assert_eq!(pool.on_ending(&[first]), [succeed(0, 4)], "a new notice tries again");
     lose(&mut pool, first);
     assert_eq!(pool.on_failed(MachineNumber(4)), [forget_successor(0, 4), Step::Begin(Repair::Replace(first))]);
 }
@@ -217,9 +233,12 @@ fn a_machine_whose_connection_is_cut_gets_no_place_until_it_is_ready_again() {
 
     let mut world = super::tests::pool(true, 1);
     world.set_target(2);
-    assert_eq!(world.on_ready(MachineNumber(1)), [Step::Hold]);
-    assert_eq!(world.on_cut(MachineNumber(1)), [Step::Release]);
-    assert_eq!(world.on_ready(MachineNumber(1)), [Step::Hold]);
+    for _ in 0..2 {
+        assert_eq!(world.on_ready(MachineNumber(1)), []);
+        assert!(world.is_held());
+        assert_eq!(world.on_cut(MachineNumber(1)), []);
+        assert!(!world.is_held());
+    }
 }
 
 #[test]
@@ -231,17 +250,19 @@ fn a_further_machine_never_has_the_number_of_a_node() {
     assert_eq!(pool.on_stopped(first), [take(0, 1, 0)]);
     pool.on_dismissed(MachineNumber(0), true);
     assert_eq!(pool.set_target(2), [launch(2)], "number 0 is free, but node 0 works");
-    assert_eq!(pool.on_ending(&[first])[1], succeed(0, 0), "a successor is named by its node");
+    assert_eq!(pool.on_ending(&[first]), [succeed(0, 0)], "a successor is named by its node");
 }
 
 #[test]
 fn an_idle_world_waits_for_its_successor_and_continues_as_its_next_generation() {
     let (mut pool, second) = (pool(true, 2), NodeIndex(1));
-    assert_eq!(pool.on_ending(&[second]), [succeed(1, 2), Step::Hold]);
+    assert_eq!(pool.on_ending(&[second]), [succeed(1, 2)]);
+    assert!(pool.is_held() && !is_cordoned(&pool, second), "a world is held as a whole");
     assert_eq!(pool.on_world_idle(), []);
     assert_eq!(pool.on_ready(MachineNumber(2)), []);
     let taken = vec![(second, MachineNumber(2), MachineNumber(1))];
     assert_eq!(pool.on_world_idle(), [Step::Reshape { stay: 2, left: vec![], join: vec![], taken }]);
+    pool.on_reshaped(2, 0, &[second]);
     pool.on_dismissed(MachineNumber(1), true);
     assert!(pool.is_settled());
 }
@@ -249,8 +270,7 @@ fn an_idle_world_waits_for_its_successor_and_continues_as_its_next_generation() 
 #[test]
 fn nodes_whose_machines_will_end_at_the_same_time_get_successors_with_different_numbers() {
     let (mut pool, nodes) = (pool(false, 3), [NodeIndex(0), NodeIndex(2), NodeIndex(7)]);
-    let cordon = |node| Step::Cordon { node: NodeIndex(node) };
-    assert_eq!(pool.on_ending(&nodes), [cordon(0), succeed(0, 3), cordon(2), succeed(2, 4)]);
+    assert_eq!(pool.on_ending(&nodes), [succeed(0, 3), succeed(2, 4)]);
     assert_eq!(pool.on_ending(&nodes), []);
 }
 
@@ -324,14 +344,23 @@ impl History {
             }
             // An idle world reports after each event that it is idle.
             4 => self.pool.on_world_idle(),
-            _ if self.open.is_empty() && self.pool.held => self.pool.on_world_idle(),
-            _ if self.open.is_empty() => return None,
+            5 => self.drained().unwrap_or_default(),
+            _ if self.open.is_empty() && self.pool.is_held() => self.pool.on_world_idle(),
+            _ if self.open.is_empty() => return self.drained(),
             _ => {
                 let step = self.open.remove(self.draw.below(self.open.len() as u64) as usize);
                 self.end(step, calm)
             }
         };
         Some(steps)
+    }
+
+    /// Reports that a node whose machine will end has finished its work; `None` if there is none.
+    fn drained(&mut self) -> Option<Vec<Step>> {
+        let mut successors = self.pool.successors.iter().filter(|_| !self.joined);
+        let (node, _) = successors.find(|(_, successor)| successor.state == HandOver::Draining)?;
+        let node = *node;
+        Some(self.pool.on_drained(node))
     }
 
     /// Reports the end of a step.
@@ -342,7 +371,7 @@ impl History {
                 pool.on_failed(machine)
             }
             Step::Launch { machine } | Step::Succeed { machine, .. } => pool.on_ready(machine),
-            Step::Cordon { node } | Step::Leave { node } => pool.on_drained(node),
+            Step::Leave { node } => pool.on_drained(node),
             Step::Vacate { node } | Step::Stop { node } => pool.on_stopped(node),
             Step::Take { left: machine, .. } | Step::Forget { machine, .. } | Step::Remove { machine, .. } => {
                 pool.on_dismissed(machine, true);
@@ -353,13 +382,7 @@ impl History {
                 left.for_each(|machine| pool.on_dismissed(machine, true));
                 Vec::new()
             }
-            Step::Begin(_)
-            | Step::End(_)
-            | Step::Hold
-            | Step::Join { .. }
-            | Step::Uncordon { .. }
-            | Step::Stay { .. }
-            | Step::Release => Vec::new(),
+            Step::Begin(_) | Step::End(_) | Step::Join { .. } | Step::Stay { .. } => Vec::new(),
         }
     }
 
@@ -369,7 +392,11 @@ impl History {
         for step in &steps {
             match step {
                 Step::Leave { node } => assert!(node.0 > 0, "seed {seed}"),
-                Step::Reshape { stay, .. } => assert!(*stay > 0, "seed {seed}"),
+                Step::Reshape { stay, left, taken, .. } => {
+                    assert!(*stay > 0, "seed {seed}");
+                    let taken: Vec<NodeIndex> = taken.iter().map(|(node, ..)| *node).collect();
+                    self.pool.on_reshaped(*stay, left.len() as u32, &taken);
+                }
                 Step::Stay { node } => open.retain(|step| *step != leave(node.0)),
                 Step::Forget { machine, .. } => open.retain(|step| {
                     let succeeds = matches!(step, Step::Succeed { machine: successor, .. } if successor == machine);
@@ -379,7 +406,6 @@ impl History {
                     assert_ne!(machine, left, "seed {seed}");
                     assert!(node.0 < self.pool.members(), "seed {seed}: a node that leaves gets another machine");
                 }
-                Step::Release => open.retain(|step| *step != Step::Hold),
                 _ => {}
             }
         }
@@ -428,13 +454,13 @@ fn a_pool_that_ends_gives_up_what_comes_and_replaces_nothing() {
         let mut pool = pool(joined, 3);
         pool.set_target(4);
         pool.on_ending(&[NodeIndex(0)]);
-        let heir = pool.successors[&NodeIndex(0)].machine;
+        let successor = pool.successors[&NodeIndex(0)].machine;
         pool.on_node_lost(NodeIndex(1), "gone".to_owned());
         assert!(!pool.on_lost(NodeIndex(1), true).is_empty(), "a replacement is begun");
         let steps = pool.end();
         for step in [
             forget(3),
-            forget_successor(0, heir.0),
+            forget_successor(0, successor.0),
             Step::End(Job::Repair(Repair::Replace(NodeIndex(1)))),
             Step::End(Job::Repair(Repair::Start(if joined { Workers::World } else { Workers::One(Rank(2)) }))),
         ] {
@@ -450,6 +476,6 @@ fn a_pool_that_ends_gives_up_what_comes_and_replaces_nothing() {
         let begun: Vec<&Step> = lost.iter().filter(|step| matches!(step, Step::Begin(_))).collect();
         assert_eq!(begun.len(), usize::from(joined), "only the other workers of a world are ended: {begun:?}");
         assert_eq!(pool.on_lost(NodeIndex(2), true), []);
-        assert_eq!(pool.on_failed(heir), []);
+        assert_eq!(pool.on_failed(successor), []);
     }
 }
