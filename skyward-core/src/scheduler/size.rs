@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use super::eligible::Eligible;
 use super::node::Record;
 use super::worker::Worker;
 use super::{Action, Scheduler};
@@ -41,6 +42,27 @@ impl Scheduler {
         let idle = |worker: &Worker| worker.idle_since.filter(|_| worker.ready && worker.load() == 0);
         let since: Option<Vec<Instant>> = workers.iter().map(idle).collect();
         since?.into_iter().max().filter(|_| !self.has_own(node))
+    }
+
+    /// Other nodes take tasks than before. [`Action::NodeDrained`] reports when a node that takes no
+    /// more tasks has finished those that it has, and [`Action::WorldIdle`] when a held world has.
+    pub fn follow(&mut self, eligible: Eligible) {
+        if eligible == self.eligible {
+            return;
+        }
+        let before = std::mem::replace(&mut self.eligible, eligible);
+        for node in (0..self.nodes.len() as u32).map(NodeIndex) {
+            if before.takes(node) != self.eligible.takes(node) {
+                self.nodes[node.0 as usize].reported = false;
+                self.departing.push(node);
+                self.ranks_of(node).for_each(|rank| self.refresh(rank));
+                self.look_on(node);
+            }
+        }
+        if before.held != self.eligible.held {
+            self.reported_idle = false;
+            self.look_all();
+        }
     }
 
     /// A node joins, behind the others or in the place of one that has left. Its workers must be
