@@ -52,6 +52,43 @@ def do_alone(call):
         found.append(draw())
     return [found == expected, len({str(drawn) for drawn in calls}), len(calls)]
 
+def normal(_=0):
+    return np.random.standard_normal()
+
+def twice(_=0):
+    return [normal(), normal(), normal()]
+
+def other(_=0):
+    np.random.set_bit_generator(np.random.PCG64(1))
+    return normal()
+
+def abs(_=0):
+    return 0
+
+def do_reads(call, before):
+    reads, read = [], np.random.get_state
+    np.random.get_state = lambda **how: reads.append(how) or read(**how)
+    np.random.seed(3)
+    own = [normal() for _ in range(before)]
+    drawn = []
+    for _ in range(3):
+        drawn.append(sky.submit(globals()[call]).result())
+    own.append(normal())
+    count = len(reads)
+    drawn.append(sky.submit(globals()[call]).result())
+    own.append(normal())
+    return [own, drawn, count]
+
+def below(level):
+    return sky.submit(below, level - 1).result() if level else normal()
+
+def do_undrawn():
+    read = np.random.get_state
+    before = str(read())
+    np.random.get_state = None
+    drawn = [sky.submit(below, 3).result() for _ in range(3)]
+    return [drawn, str(read()) == before]
+
 def do_seeded(seed):
     _seeds.begin(seed)
     first = [sky.submit(draw).result() for _ in range(3)]
@@ -78,6 +115,25 @@ def test_a_call_leaves_the_generators_of_its_caller_alone(
     assert kept
     # Calls that set no seed draw different numbers.
     assert different == (1 if call == "reseed" else calls)
+
+
+def test_a_state_from_which_nobody_has_drawn_is_kept_without_reading_it(make_pool: Callable[..., Pool]) -> None:
+    drawn, is_same = make_pool(1).call(what="undrawn")
+    assert is_same
+    assert len(set(drawn)) == 3
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+@pytest.mark.parametrize("call", ["abs", "normal", "twice", "reseed", "other"])
+def test_a_caller_draws_its_own_normal_numbers_whatever_its_calls_draw(
+    make_pool: Callable[..., Pool], call: str, before: int
+) -> None:
+    # NumPy draws normal numbers in pairs, and keeps the second one.
+    own, drawn, reads = make_pool(1).call(what="reads", call=call, before=before)
+    assert own == list(np.random.RandomState(3).standard_normal(before + 2))
+    different = {str(one) for one in drawn}
+    assert len(different) == (4 if call in ("normal", "twice") else 1)
+    assert reads == 3
 
 
 @pytest.mark.parametrize("workers", [1, 3])

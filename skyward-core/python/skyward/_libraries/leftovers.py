@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from .._core import settings
-from . import layouts
+from . import layouts, numpy_state
 
 _KERAS: Final = "keras.src.backend.common.global_state"
 """The module with what Keras keeps for each thread."""
@@ -33,6 +33,7 @@ def begin() -> None:
         _has_begun = True
         settings.begin()
         layouts.watch()
+        numpy_state.watch()
 
 
 def clear(world: Mapping[str, str | None] | None) -> None:

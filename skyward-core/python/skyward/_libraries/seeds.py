@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from zlib import crc32
 
 from .._core import state
+from . import numpy_state
 
 root: int | None = None
 """The seed of the running task; None without one."""
@@ -64,12 +65,18 @@ class Apart:
         self._seed = int.from_bytes(os.urandom(4), "little")
         modules = sys.modules
         self._keep(modules.get("random"), "getstate", "setstate", "seed")
-        self._keep(modules.get("numpy.random"), "get_state", "set_state", "seed", legacy=False)
+        self._begin_numpy(modules.get("numpy.random"))
         torch: Any = modules.get("torch")
         self._keep(getattr(torch, "default_generator", None), "get_state", "set_state", "manual_seed")
         cuda: Any = modules.get("torch.cuda")
         if torch is not None and cuda is not None and cuda.is_initialized():
             self._keep(cuda, "get_rng_state_all", "set_rng_state_all", "manual_seed_all")
+
+    def _begin_numpy(self, module: Any) -> None:
+        with suppress(Exception):
+            if numpy_state.generator is not None and numpy_state.generator.begin(self._seed, self._restores):
+                return
+        self._keep(module, "get_state", "set_state", "seed", legacy=False)
 
     def _keep(self, source: Any, read: str, write: str, seed: str, **how: object) -> None:
         """Remember a state that the functions of these names read and write, and set another one."""
