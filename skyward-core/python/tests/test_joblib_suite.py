@@ -29,11 +29,16 @@ FAILING = {
     "test_parallel_config_params_explicit_set": _PROCESSES,
     "test_nested_loop[loky-skyward]": _LOKY,
     "test_nested_loop[back_compat_backend-skyward]": _LOKY,
-    "test_threadpool_limitation_in_child_override": "variables of the caller's process are not set in workers",
 }
 """Tests that fail, as `function` or `function[parameters]`, with the reason. Each of them must fail, and no
 other.
 """
+
+EITHER = {
+    "test_threadpool_limitation_in_child_override": "variables of the caller's process are set in no other worker; "
+    "the test passes where the caller's worker runs both of its calls",
+}
+"""Tests whose outcome depends on where their calls run, with the reason."""
 
 PAYLOAD = """
 import os
@@ -105,9 +110,9 @@ def test_joblibs_own_tests(make_node: Callable[..., Node], file: str) -> None:
     ok, (version, found) = pool.outcome(task, deadline=280)
     assert ok
     assert version == VERSION
-    failed = {name for name, report in found.items() if report is not None}
+    failed = {name for name, report in found.items() if report is not None} - names(EITHER, found)
     listed = names(FAILING, found)
     reports = "\n".join(f"{name}: {found[name]}" for name in sorted(failed - listed))
     assert not failed - listed, f"{sorted(failed - listed)} of {len(found)}\n{reports}"
-    assert not listed - failed, "these pass, so the table must not list them"
+    assert not listed - failed, f"the table lists {sorted(listed - failed)}, which pass"
     pool.settle()
