@@ -101,8 +101,8 @@ def survives(marker: str) -> list[str]:
 
 def hold(folder: str, name: str) -> int:
     """A call that begins and does not end by itself."""
-    Path(folder, f"{name}.{os.getpid()}").touch()
     try:
+        Path(folder, f"{name}.{os.getpid()}").touch()
         while True:
             time.sleep(0.01)
     finally:
