@@ -58,6 +58,20 @@ def main(what, **more):
 def do_one(number):
     return sky.submit(double, number).result()
 
+LOCKS = {
+    "lock": threading.Lock(),
+    "rlock": threading.RLock(),
+    "condition": threading.Condition(),
+    "semaphore": threading.Semaphore(1),
+    "bounded": threading.BoundedSemaphore(1),
+}
+globals().update(LOCKS)
+
+def do_locked(kind):
+    with LOCKS[kind]:
+        first = sky.submit(double, 4).result()
+    return first + sky.submit(double, 4).result()
+
 def do_many(count):
     return [future.result() for future in [sky.submit(double, number) for number in range(count)]]
 
@@ -570,6 +584,24 @@ def test_a_wait_with_a_deadline_runs_no_call_and_returns_at_its_deadline(node: N
     caller.help(2, body)
     caller.answer(other, caller.helped(2))
     assert caller.value() == 10
+
+
+@pytest.mark.parametrize("kind", ["lock", "rlock", "condition", "semaphore", "bounded"])
+def test_a_main_thread_that_holds_a_lock_of_its_module_runs_no_call(node: Node, kind: str) -> None:
+    caller = Caller(node, what="locked", kind=kind)
+    call, _, body = caller.submitted()
+    caller.help(1, body)
+    assert caller.calls.expect(wire.REFUSE)[0][2] == 1
+    # Another worker, where the lock is another one, runs the call.
+    caller.help(2, body, aside=True)
+    answer = caller.helped(2)
+    caller.answer(call, answer)
+    # The lock is released by now.
+    call, _, body = caller.submitted()
+    caller.waits()
+    caller.help(3, body)
+    caller.answer(call, caller.helped(3))
+    assert caller.value() == 16
 
 
 @pytest.mark.parametrize("all", [False, True])

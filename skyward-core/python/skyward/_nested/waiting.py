@@ -12,7 +12,7 @@ from typing import Any, Final
 from .._calls.errors import CallError
 from .._core import wire
 from .._sky.notices import notices
-from . import helping
+from . import helping, locks
 from .awaiting import Awaiting
 from .frames import Frame, Pending
 from .hub import Hub
@@ -24,7 +24,7 @@ _LOOK: Final = 0.02
 def for_calls(hub: Hub, awaiting: Awaiting[Any], futures: Iterable[Pending], timeout: float | None) -> None:
     """Wait until a condition holds, or for `timeout` seconds.
 
-    The main thread helps meanwhile if there is no timeout.
+    The main thread helps meanwhile if there is no timeout and it holds no lock.
 
     Args:
         hub: the hub of the process.
@@ -133,8 +133,11 @@ class _MainWait:
 
 
 def _on_main(hub: Hub, awaiting: Awaiting[Any], deadline: float | None) -> None:
-    """Wait on the main thread, whose runner is not busy; without a deadline, run helped calls."""
-    wait = _MainWait(hub, awaiting, helps=deadline is None)
+    """Wait on the main thread, whose runner is not busy.
+
+    Without a deadline, run helped calls, unless they could wait for a lock that this thread holds.
+    """
+    wait = _MainWait(hub, awaiting, helps=deadline is None and not locks.are_held())
     # A signal handler of the payload may raise anywhere here.
     try:
         wait.begin()
