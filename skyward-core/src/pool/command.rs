@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::fleet::step::Workers;
 use crate::error::{Error, Result};
 use crate::event::DrainReason;
 use crate::ids::{Generation, NodeIndex, Rank};
+use crate::scheduler::Loss;
 use crate::spec::Nodes;
 
 /// A report or a request of another part of the pool to its driver.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Workers were lost, or could not be restarted.
-    Restart(Workers),
+    /// A worker was lost, or must end; in a joined world, all workers with it.
+    WorkerLost(Rank, Loss),
     /// The connection to a worker ended.
     WorkerDisconnected {
         rank: Rank,
@@ -32,14 +32,10 @@ pub(crate) enum Command {
         node: NodeIndex,
         connection: u64,
     },
-    /// A node's machine is not usable, with the reason.
-    Sick(NodeIndex, Error),
     /// A node that leaves the pool has finished its work.
     Drained(NodeIndex),
     /// A world that waits for a new size has finished its work.
     WorldIdle,
-    /// The pool takes no more tasks, for this reason, and ends when no task runs.
-    Failed(Error),
     /// A panic may have left the state of the pool inconsistent: the pool ends at once.
     Panicked(Error),
     /// The user asks for another number of nodes.

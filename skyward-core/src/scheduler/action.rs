@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, RankStacks};
+use crate::error::{Error, RankStacks, WorkerExit};
 use crate::ids::{Attempt, NodeIndex, Rank, TaskId};
 use crate::payload::Outcome;
 
@@ -94,22 +94,13 @@ pub enum Action {
         /// The stacks of each of their ranks.
         stacks: Vec<RankStacks>,
     },
-    /// Start this worker again.
-    RestartWorker {
+    /// This worker was lost, or must end: start it again. A joined world ends with it: start all of
+    /// its workers together, as a new generation.
+    Lost {
         /// Which worker.
         rank: Rank,
-    },
-    /// End every worker and start all of them together, as a new generation.
-    RestartWorld {
-        /// The first worker that was lost, or that must end.
-        lost: Rank,
-    },
-    /// The node's machine is unusable: its workers cannot start. Treat the machine as lost.
-    NodeSick {
-        /// Which node.
-        node: NodeIndex,
-        /// The error of the last start.
-        error: Error,
+        /// What the loss says about the worker's node.
+        loss: Loss,
     },
     /// A draining node has no more tasks.
     NodeDrained {
@@ -118,10 +109,14 @@ pub enum Action {
     },
     /// A resizing world has no more tasks.
     WorldIdle,
-    /// The scheduler takes no more tasks, and those that wait fail. End the machines when no task
-    /// runs.
-    Failed {
-        /// Why.
-        error: Error,
-    },
+}
+
+/// What the loss of a worker says about its node.
+#[derive(Debug, Clone, Default)]
+pub struct Loss {
+    /// How the worker ended, if it ended by itself while it ran no task: the environment or the
+    /// machine is the cause.
+    pub idle: Option<WorkerExit>,
+    /// For how long the worker had been ready, or had run its last task.
+    pub lasted: Duration,
 }

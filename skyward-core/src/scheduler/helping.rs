@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::task::{Help, Place};
 use super::worker::Worker;
 use super::{Action, Scheduler};
-use crate::ids::{Rank, TaskId};
+use crate::ids::{NodeIndex, Rank, TaskId};
 use crate::payload::Outcome;
 
 impl Scheduler {
@@ -59,8 +59,7 @@ impl Scheduler {
         if !is_aside {
             worker.waits = worker.innermost();
         }
-        self.nodes[worker.node].on_returned();
-        self.barren_restarts = 0;
+        self.returns.add(NodeIndex(worker.node as u32));
         self.disarm(id);
         self.refresh(rank);
         self.settle(now, id, outcome);

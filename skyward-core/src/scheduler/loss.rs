@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use super::{Action, Scheduler, policy};
-use crate::error::{Error, ErrorKind, WorkerExit};
-use crate::ids::{NodeIndex, Rank, TaskId};
+use super::{Action, Loss, Scheduler};
+use crate::error::{Error, WorkerExit};
+use crate::ids::{Rank, TaskId};
 
 impl Scheduler {
     /// A worker process has ended, and answers that it sent before are still being read. The worker
@@ -20,39 +20,14 @@ impl Scheduler {
         if !self.workers[rank.0 as usize].ready {
             return;
         }
-        // The task that the worker ran is the cause; without a task it is the environment, or the
-        // machine.
         let worker = &self.workers[rank.0 as usize];
-        let barren = worker.load() == 0 && !exit.is_node_loss();
-        if worker.idle_since.is_some_and(|since| now.saturating_duration_since(since) >= policy::SOUND) {
-            let node = worker.node;
-            self.barren_restarts = 0;
-            self.nodes[node].sick = 0;
-        }
+        let is_idle = worker.load() == 0 && !exit.is_node_loss();
+        let lasted = worker.idle_since.map(|since| now.saturating_duration_since(since)).unwrap_or_default();
         self.lose(rank, Error::worker_exited(rank, exit.clone()), last);
         self.end_world();
         self.hand_on();
         self.work(now);
-        if barren {
-            self.start_again(rank, |times| {
-                let what = format!(
-                    "idle workers ended {times} times in a row, and no task returned in between; the last worker {exit}"
-                );
-                Error::new(ErrorKind::WorkerExited, what)
-            });
-        } else {
-            self.restart(rank);
-        }
-    }
-
-    /// A worker could not be started again.
-    pub fn on_start_failed(&mut self, rank: Rank, error: &Error) {
-        self.start_again(rank, |times| {
-            let what = format!(
-                "workers were lost or could not be started again {times} times without one task returning in between"
-            );
-            Error::new(error.kind(), what).with_source(error.clone())
-        });
+        self.report_lost(rank, Loss { idle: is_idle.then(|| exit.clone()), lasted });
     }
 
     /// In a joined world, the loss of one worker is the loss of all.
@@ -64,40 +39,10 @@ impl Scheduler {
         }
     }
 
-    /// Restarts a worker, or its world, that was lost while it ran no task. Reports a sick node, or
-    /// fails the pool, when restarts have not helped.
-    fn start_again(&mut self, rank: Rank, why: impl FnOnce(u32) -> Error) {
-        let Some(node) = self.workers.get(rank.0 as usize).map(|worker| worker.node) else { return };
-        if self.failed.is_some() {
-            return;
+    pub(super) fn report_lost(&mut self, rank: Rank, loss: Loss) {
+        if self.failed.is_none() {
+            self.actions.push(Action::Lost { rank, loss });
         }
-        self.barren_restarts += 1;
-        self.nodes[node].sick += 1;
-        let times = self.nodes[node].sick;
-        let alone = self.nodes.iter().filter(|record| record.sick > 0).count() == 1;
-        if times > policy::MAX_SICK && alone && (self.apart || self.active() > 1) {
-            // If the workers of all nodes failed, the machines are not the cause.
-            self.barren_restarts = 0;
-            self.nodes[node].sick = 0;
-            return self.actions.push(Action::NodeSick { node: NodeIndex(node as u32), error: why(times) });
-        }
-        if self.barren_restarts > policy::MAX_BARREN_RESTARTS {
-            let why = why(self.barren_restarts);
-            let hint = "look at the workers' output: the environment or the machine is broken";
-            self.fail(why.of_kind(ErrorKind::Failed).with_hint(hint));
-        } else {
-            self.restart(rank);
-        }
-    }
-
-    pub(super) fn restart(&mut self, rank: Rank) {
-        if self.failed.is_some() {
-            return;
-        }
-        self.actions.push(match self.joined {
-            true => Action::RestartWorld { lost: rank },
-            false => Action::RestartWorker { rank },
-        });
     }
 
     /// Idle workers take the tasks that a lost worker had not begun: no other event may make them

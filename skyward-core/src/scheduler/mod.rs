@@ -47,6 +47,7 @@ pub mod policy;
 mod queue;
 mod queue_timeout;
 mod recall;
+mod returns;
 #[cfg(any(test, debug_assertions))]
 mod sanity;
 mod silence;
@@ -70,9 +71,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{NodeIndex, Rank, TaskId};
 use crate::payload::{Outcome, Target, TaskOptions};
 
-pub use action::Action;
+pub use action::{Action, Loss};
 pub use calls::MAX_DEPTH;
 pub use eligible::Eligible;
+pub use returns::Returns;
 pub use state::Scheduler;
 pub use task::Shape;
 
@@ -110,7 +112,7 @@ impl Scheduler {
         worker.long = false;
         worker.late = false;
         worker.waits = None;
-        self.nodes[worker.node].on_ready(now);
+        self.nodes[worker.node].ready_since.get_or_insert(now);
         self.refresh(rank);
         self.start_gang(now);
         self.fill(now, rank);
@@ -129,9 +131,8 @@ impl Scheduler {
         worker.long = false;
         worker.average.add(micros);
         worker.idle_since = Some(now);
-        self.nodes[worker.node].on_returned();
+        self.returns.add(NodeIndex(worker.node as u32));
         self.disarm(id);
-        self.barren_restarts = 0;
         if place == 0 {
             self.forget_interrupt_of(rank, id);
             self.leave_front(rank);
@@ -180,14 +181,6 @@ impl Scheduler {
         self.timers.next()
     }
 
-    /// The pool cannot go on: the scheduler [closes](Self::close), and reports that.
-    pub(super) fn fail(&mut self, error: Error) {
-        if self.failed.is_none() {
-            self.actions.push(Action::Failed { error: error.clone() });
-        }
-        self.close(error);
-    }
-
     /// Waiting tasks fail with this error, and the scheduler takes no more tasks; running tasks go
     /// on, and are not tried again. Most of the work is left to [`work`](Self::work).
     pub fn close(&mut self, error: Error) {
@@ -214,6 +207,11 @@ impl Scheduler {
             }
         }
         self.end_all(error.clone());
+    }
+
+    /// How many tasks have returned.
+    pub fn returns(&self) -> &Returns {
+        &self.returns
     }
 
     /// Why the pool takes no tasks; `None` while it takes them.

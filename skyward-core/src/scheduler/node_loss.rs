@@ -1,16 +1,15 @@
-//! Lost nodes, and the limit to replacing them.
+//! Lost nodes: what becomes of their tasks.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::{Scheduler, policy};
+use super::Scheduler;
 use crate::error::{Error, ErrorKind};
 use crate::ids::{NodeIndex, TaskId};
 
 impl Scheduler {
     /// A node's machine, or its replacement, is lost. Each task that ran there is tried again by
-    /// its cause, or fails. Returns whether the node needs another machine.
-    #[must_use]
-    pub fn on_node_lost(&mut self, now: Instant, node: NodeIndex, cause: &Error) -> bool {
+    /// its cause, or fails. Returns for how long the machine had been ready.
+    pub fn on_node_lost(&mut self, now: Instant, node: NodeIndex, cause: &Error) -> Duration {
         for rank in self.ranks_of(node) {
             if self.is_ready(rank) {
                 self.lose(rank, Error::node_lost(node, rank, cause.clone()), None);
@@ -21,20 +20,9 @@ impl Scheduler {
         self.work(now);
         if self.is_draining(node) && !self.joined {
             self.fail_own(now, node, &format!("node {node} was lost while it was draining"), cause);
-            return false;
         }
-        let Some(record) = self.nodes.get_mut(node.0 as usize).filter(|_| self.failed.is_none()) else { return false };
-        let times = record.on_lost(now);
-        if times > policy::MAX_BARREN_REPLACEMENTS {
-            let error = Error::new(
-                ErrorKind::Failed,
-                format!("node {node} was lost {times} times in a row without one of its tasks returning"),
-            );
-            self.fail(error.with_source(cause.clone()).with_hint(
-                "the machines fail, or the tasks end them: check the cause, and the last output of the workers",
-            ));
-        }
-        self.failed.is_none()
+        let since = self.nodes.get_mut(node.0 as usize).and_then(|record| record.ready_since.take());
+        since.map(|since| now.saturating_duration_since(since)).unwrap_or_default()
     }
 
     /// A lost node gets no other machine for now, because nobody sells one. Tasks that name the node

@@ -1,4 +1,4 @@
-//! How many tasks a worker gets ahead, and how often a lost worker or node is started again.
+//! How many tasks a worker gets ahead.
 
 use std::time::Duration;
 
@@ -56,20 +56,6 @@ pub const MAX_ROUND_TRIP: Duration = Duration::from_millis(500);
 pub(super) const LONG: Duration = Duration::from_millis(50);
 const AHEAD: Duration = Duration::from_millis(2);
 const MAX_DEPTH: usize = 256;
-
-/// How many workers may be lost in a row without a returned task before the pool gives up.
-pub const MAX_BARREN_RESTARTS: u32 = 5;
-
-/// How many starts of a node's workers may fail in a row before the node counts as sick, if the
-/// other nodes are not.
-pub const MAX_SICK: u32 = 3;
-
-/// How many machines a node may lose in a row without one of its tasks returning before the pool
-/// gives up.
-pub const MAX_BARREN_REPLACEMENTS: u32 = 3;
-
-/// A node or a worker that was ready for this long was sound: earlier losses no longer count.
-pub const SOUND: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
 mod tests {

@@ -30,12 +30,6 @@ impl Scheduler {
         self.any.len() + self.families.queued()
     }
 
-    /// Sets whether the machines are other than the client's own host: another machine may be sound
-    /// when one is sick.
-    pub fn set_apart(&mut self, apart: bool) {
-        self.apart = apart;
-    }
-
     /// Since when a node has no tasks; `None` while it has some, or is not ready.
     pub fn idle_since(&self, node: NodeIndex) -> Option<Instant> {
         let workers = self.workers_of(node)?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::silence::ANSWER;
 use super::timers::Timer;
 use super::watch::{Purpose, Watch};
-use super::{Action, Scheduler};
+use super::{Action, Loss, Scheduler};
 use crate::error::{Error, RankStacks};
 use crate::ids::{Rank, TaskId};
 
@@ -110,7 +110,7 @@ impl Scheduler {
         let Some((lost, running)) = self.running_of(first).first().copied() else { return };
         self.settle_stalled(now, first, running, error);
         self.end_world();
-        self.restart(lost);
+        self.report_lost(lost, Loss::default());
     }
 
     fn arm(&mut self, now: Instant, after: Duration, first: TaskId) {

@@ -8,6 +8,7 @@ use super::eligible::Eligible;
 use super::families::Families;
 use super::gang::Gang;
 use super::node::Record;
+use super::returns::Returns;
 use super::table::{Links, List, TaskTable};
 use super::task::{FamilyId, Membership, Place, Shape, TaskState};
 use super::timers::{Timer, Timers};
@@ -49,11 +50,8 @@ pub struct Scheduler {
     pub(super) reported_idle: bool,
     /// Leaving nodes that may have no more tasks.
     pub(super) departing: Vec<NodeIndex>,
-    /// The machines are other than the client's own host: another machine may be sound when this
-    /// one is sick.
-    pub(super) apart: bool,
     pub(super) limits: Limits,
-    pub(super) barren_restarts: u32,
+    pub(super) returns: Returns,
     pub(super) failed: Option<Error>,
 }
 
@@ -119,9 +117,8 @@ impl Scheduler {
             eligible: Eligible { active: nodes, ..Eligible::default() },
             reported_idle: false,
             departing: Vec::new(),
-            apart: false,
             limits,
-            barren_restarts: 0,
+            returns: Returns::default(),
             failed: None,
         };
         (0..nodes).for_each(|node| scheduler.add_node(NodeIndex(node)));

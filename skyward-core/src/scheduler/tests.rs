@@ -189,15 +189,15 @@ impl Story {
     }
 
     pub(super) fn node_lost(&mut self, node: u32) {
-        self.loses_and_replaces(node);
+        self.give_up(node);
     }
 
-    /// A node is lost. Returns whether it needs another machine.
-    pub(super) fn loses_and_replaces(&mut self, node: u32) -> bool {
+    /// A node is lost. Returns for how long its machine had been ready.
+    pub(super) fn give_up(&mut self, node: u32) -> Duration {
         let cause = Error::new(ErrorKind::Io, "the agent ended its connection");
-        let replaces = self.scheduler.on_node_lost(self.now, NodeIndex(node), &cause);
+        let lasted = self.scheduler.on_node_lost(self.now, NodeIndex(node), &cause);
         self.step();
-        replaces
+        lasted
     }
 
     pub(super) fn running(&self, rank: u32) -> Option<TaskId> {

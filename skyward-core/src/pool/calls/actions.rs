@@ -12,7 +12,6 @@ use super::task::{Entry, Reply};
 use crate::error::WorkerExit;
 use crate::ids::{Attempt, Rank, TaskId};
 use crate::pool::command::Command;
-use crate::pool::fleet::step::Workers;
 use crate::scheduler::Action;
 use crate::worker::message::{Signal, ToWorker};
 use crate::worker::session::Outgoing;
@@ -104,21 +103,21 @@ impl Shared {
                 let source = Arc::clone(&entry.task.source);
                 state.effects.push(Effect::Stalled { task, source, silent, stacks });
             }
-            Action::RestartWorker { rank } => self.command(Command::Restart(Workers::One(rank))),
-            Action::RestartWorld { lost } => {
-                state.effects.push(Effect::WorldLost(lost));
-                self.command(Command::Restart(Workers::World));
+            Action::Lost { rank, loss } => {
+                if state.scheduler.is_joined() {
+                    state.effects.push(Effect::WorldLost(rank));
+                }
+                self.command(Command::WorkerLost(rank, loss));
             }
-            Action::NodeSick { node, error } => self.command(Command::Sick(node, error)),
             Action::NodeDrained { node } => self.command(Command::Drained(node)),
             Action::WorldIdle => self.command(Command::WorldIdle),
-            Action::Failed { error } => self.command(Command::Failed(error)),
         }
     }
 }
 
 impl State {
     fn send(&mut self, now: Instant, rank: Rank, task: TaskId, after: &mut After) {
+        let depth = self.scheduler.depth(task);
         let (Some(entry), Some(slot)) = (self.tasks.get_mut(&task), self.workers.get_mut(rank.0 as usize)) else {
             return;
         };

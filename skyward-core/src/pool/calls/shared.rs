@@ -320,9 +320,9 @@ impl Shared {
     }
 
     /// A node's machine is given up: its workers are gone for the pool, whatever becomes of them.
-    /// Returns whether the node needs another machine.
-    pub(crate) fn on_node_lost(&self, node: NodeIndex, cause: &Error) -> bool {
-        let (lost, stays) = self.act(|state, now| {
+    /// Returns for how long the machine had been ready.
+    pub(crate) fn on_node_lost(&self, node: NodeIndex, cause: &Error) -> Duration {
+        let (lost, lasted) = self.act(|state, now| {
             let mut lost = Vec::new();
             let exit = cause.exit().filter(|exit| exit.is_node_loss()).cloned().unwrap_or(WorkerExit::AgentGone);
             for (rank, slot) in slots_of(&mut state.workers, state.scheduler.layout(), node) {
@@ -336,13 +336,13 @@ impl Shared {
                 row.agent = None;
                 row.environment = None;
             }
-            let stays = state.scheduler.on_node_lost(now, node, cause);
-            (lost.into_iter().map(move |rank| (rank, exit.clone())), stays)
+            let lasted = state.scheduler.on_node_lost(now, node, cause);
+            (lost.into_iter().map(move |rank| (rank, exit.clone())), lasted)
         });
         for (rank, exit) in lost {
             self.emit(PoolEvent::WorkerExited { rank, exit });
         }
-        stays
+        lasted
     }
 
     /// Ends a worker's process tree, for this reason.

@@ -87,6 +87,12 @@ impl Driver {
         serving.begin_to_serve();
         let mut over: Option<Over> = None;
         loop {
+            if let Some(error) = serving.failed.take() {
+                serving.give_up(&error);
+                self.shared.on_failed(&error);
+                let end = self.close(&error).await;
+                over = Some(Over { error, end });
+            }
             let look = serving.next_look();
             let ending = until_over(&self.shared, over.as_ref());
             tokio::select! {
@@ -95,12 +101,6 @@ impl Driver {
                     Some(Command::Shutdown { deadline }) => {
                         self.deadline = Some(deadline);
                         return over.map(|over| over.error);
-                    }
-                    Some(Command::Failed(error)) => {
-                        serving.give_up(&error);
-                        self.shared.on_failed(&error);
-                        let end = self.close(&error).await;
-                        over = Some(Over { error, end });
                     }
                     Some(Command::Panicked(error)) => {
                         self.shared.on_failed(&error);

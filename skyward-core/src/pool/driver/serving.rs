@@ -35,6 +35,8 @@ pub(crate) struct Serving {
     /// Nodes with a new machine whose workers do not all take tasks yet.
     pub(crate) fresh: BTreeMap<NodeIndex, Fresh>,
     pub(crate) growth: Growth,
+    /// Why the pool must end, once the fleet has found that.
+    pub(crate) failed: Option<Error>,
 }
 
 /// Why a node has a new machine whose workers do not all take tasks yet.
@@ -60,6 +62,7 @@ impl Serving {
             nodes: nodes.into_iter().map(|node| (node.index, node)).collect(),
             fresh: BTreeMap::new(),
             growth,
+            failed: None,
         };
         for late in late {
             let machine = late.launch.machine;
@@ -80,18 +83,11 @@ impl Serving {
 
     pub(crate) fn on_command(&mut self, command: Command) {
         match command {
-            Command::Sick(node, error) => {
-                // The scheduler restarts no worker of a sick node. So the node is lost also while
-                // the client reconnects to its agent: nothing else would end its workers' wait.
-                if self.fleet(|fleet| fleet.is_kept(node)) {
-                    self.on_node_lost(node, error);
-                }
-            }
             Command::Drained(node) => self.on_drained(node),
             Command::WorldIdle => self.on_world_idle(),
             Command::Resize { nodes, done } => self.on_resize(nodes, done),
-            Command::Restart(workers) => {
-                self.decide(|fleet| fleet.on_workers_lost(workers));
+            Command::WorkerLost(rank, loss) => {
+                self.judge(|fleet, returns| fleet.on_worker_lost(rank, loss, returns));
             }
             Command::WorkerDisconnected { rank, generation, connection } => {
                 // A worker that was restarted or reconnected has another connection by now.
@@ -118,7 +114,7 @@ impl Serving {
                 self.on_agent_notice(node, connection, reason, ends_in, words);
             }
             // The driver's loop handles the ends of the pool.
-            Command::Failed(_) | Command::Panicked(_) | Command::Shutdown { .. } => {}
+            Command::Panicked(_) | Command::Shutdown { .. } => {}
         }
         self.settle_size();
     }
@@ -219,7 +215,7 @@ impl Serving {
                 Workers::One(rank) => rank,
                 Workers::World => self.layout().ranks_of(failed).next().unwrap_or(Rank(0)),
             };
-            self.shared.act(|state, _| state.scheduler.on_start_failed(rank, error));
+            self.judge(|fleet, returns| fleet.on_start_failed(rank, error, returns));
         } else {
             self.decide(|fleet| fleet.on_workers_lost(workers));
         }
@@ -267,8 +263,8 @@ impl Serving {
         }
         self.decide(|fleet| fleet.on_node_lost(index, cause));
         self.shared.emit(PoolEvent::NodeLost { node: index, error: error.clone() });
-        let stays = self.shared.on_node_lost(index, &error);
-        self.decide(|fleet| fleet.on_lost(index, stays));
+        let lasted = self.shared.on_node_lost(index, &error);
+        self.judge(|fleet, returns| fleet.on_lost(index, lasted, &error, returns));
     }
 
     /// Reports nodes that have joined or were replaced, once all of their workers take tasks.

@@ -98,10 +98,10 @@ impl Blueprint {
         {
             let mut state = shared.lock();
             state.scheduler = Scheduler::new(count, layout.workers_per_node(), joined, shared.limits);
-            state.scheduler.set_apart(prepared.iter().all(|prepared| !prepared.place.on_client_host));
             let slot = || WorkerSlot::new(Generation(0), shared.limits.max_frame_bytes);
             state.workers = layout.ranks(count).map(|_| slot()).collect();
         }
+        let apart = prepared.iter().all(|prepared| !prepared.place.on_client_host);
         let connects = prepared.into_iter().zip(0..);
         let connects = connects.map(|(prepared, index)| prepared.join(shared, NodeIndex(index), layout));
         let nodes: Vec<Arc<Node>> =
@@ -115,6 +115,7 @@ impl Blueprint {
             let coming = coming.chain(failed.iter().map(|(machine, _)| *machine));
             let mut state = shared.lock();
             state.fleet = Fleet::new(joined, layout, self.nodes, machines, coming);
+            state.fleet.set_apart(apart);
             state.nodes = nodes.iter().map(|node| node.row()).collect();
         }
         let world = Arc::new(World { cluster, plugins: self.plugins.clone(), _guards: guards });

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::serving::Serving;
 use crate::ids::{MachineNumber, NodeIndex};
-use crate::pool::fleet::Fleet;
 use crate::pool::fleet::step::{Job, Repair, Step, Workers};
+use crate::pool::fleet::{Fleet, Verdict};
 use crate::pool::node::purchase::Patience;
 use crate::pool::node::repair;
+use crate::scheduler::Returns;
 
 impl Serving {
     /// Reads the fleet. `read` must not lock the state, which is locked already.
@@ -19,13 +20,21 @@ impl Serving {
     /// fleet returns are carried out. If a step leads to an event, the steps of that event come
     /// before the next step.
     pub(crate) fn decide(&mut self, event: impl FnOnce(&mut Fleet) -> Vec<Step>) {
-        let steps = self.shared.act(|state, _| {
-            let steps = event(&mut state.fleet);
+        self.judge(|fleet, _| Verdict::Repair(event(fleet)));
+    }
+
+    /// Lets the fleet decide on a loss, as [`decide`](Self::decide). Losses count that no returned
+    /// task has come between.
+    pub(crate) fn judge(&mut self, loss: impl FnOnce(&mut Fleet, &Returns) -> Verdict) {
+        let verdict = self.shared.act(|state, _| {
+            let verdict = loss(&mut state.fleet, state.scheduler.returns());
             state.scheduler.follow(state.fleet.eligible());
-            steps
+            verdict
         });
-        for step in steps {
-            self.carry_out(step);
+        match verdict {
+            Verdict::Repair(steps) => steps.into_iter().for_each(|step| self.carry_out(step)),
+            Verdict::Sick(node, error) => self.on_node_lost(node, error),
+            Verdict::Failed(error) => self.failed = Some(error),
         }
     }
 

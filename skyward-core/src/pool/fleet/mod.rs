@@ -10,6 +10,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use self::losses::Count;
+pub(crate) use self::losses::Verdict;
 use self::membership::Successor;
 use self::table::Table;
 use crate::ids::{MachineNumber, NodeIndex, Rank};
@@ -20,6 +22,7 @@ pub(crate) mod account;
 pub(crate) mod autoscale;
 pub(crate) mod clock;
 pub(crate) mod launch;
+mod losses;
 pub(crate) mod market;
 mod membership;
 pub(crate) mod notices;
@@ -48,6 +51,10 @@ pub(crate) struct Fleet {
     left: BTreeSet<MachineNumber>,
     /// The number of machines in a row that could not be made ready.
     failures: u32,
+    /// Losses of workers that ran no task, and failed starts of workers, in the whole pool.
+    idle: Count,
+    /// Whether the machines are other than the client's own host.
+    apart: bool,
     /// Whether the driver is changing the nodes of an idle world.
     reshaping: bool,
     /// Whether the pool ends when no task runs.
@@ -86,6 +93,8 @@ impl Fleet {
             dismissing: BTreeSet::new(),
             left: BTreeSet::new(),
             failures: 0,
+            idle: Count::default(),
+            apart: false,
             reshaping: false,
             ends: false,
             successors: BTreeMap::new(),

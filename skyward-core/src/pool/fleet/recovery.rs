@@ -45,7 +45,7 @@ impl Fleet {
         self.layout.ranks_of(node)
     }
 
-    /// These workers were lost, or could not be started.
+    /// These workers must be started again.
     pub(crate) fn on_workers_lost(&mut self, workers: Workers) -> Vec<Step> {
         match workers {
             Workers::One(rank) if !self.joined => {
@@ -203,7 +203,7 @@ impl Fleet {
     }
 
     /// The node of a worker.
-    fn node_of(&self, rank: Rank) -> NodeIndex {
+    pub(super) fn node_of(&self, rank: Rank) -> NodeIndex {
         self.layout.node(rank)
     }
 }

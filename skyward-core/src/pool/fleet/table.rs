@@ -1,9 +1,10 @@
-//! The nodes of a pool, one row each: the machine in the node's place, whether the node stays, and
-//! whether its agent is connected.
+//! The nodes of a pool, one row each: the machine in the node's place, whether the node stays,
+//! whether its agent is connected, and what the node has lost.
 //!
 //! The nodes are numbered without gaps, and the number of a row is the number of its node. Rows are
 //! added and removed only at the end.
 
+use super::losses::Losses;
 use crate::ids::{MachineNumber, NodeIndex};
 
 /// The nodes of a pool, in order.
@@ -19,6 +20,7 @@ struct Row {
     machine: MachineNumber,
     membership: Membership,
     health: Health,
+    losses: Losses,
 }
 
 /// Whether a node stays in the pool.
@@ -46,10 +48,16 @@ pub(super) enum Health {
     Gone,
 }
 
+impl Row {
+    fn member(machine: MachineNumber, health: Health) -> Self {
+        Self { machine, membership: Membership::Member, health, losses: Losses::default() }
+    }
+}
+
 impl Table {
     /// A table of members on these machines, in this order, with connected agents.
     pub(super) fn new(machines: Vec<MachineNumber>) -> Self {
-        let row = |machine| Row { machine, membership: Membership::Member, health: Health::Up };
+        let row = |machine| Row::member(machine, Health::Up);
         Self { rows: machines.into_iter().map(row).collect() }
     }
 
@@ -83,6 +91,14 @@ impl Table {
         self.row(node).map(|row| &row.health)
     }
 
+    pub(super) fn losses(&self, node: NodeIndex) -> Option<&Losses> {
+        self.row(node).map(|row| &row.losses)
+    }
+
+    pub(super) fn losses_mut(&mut self, node: NodeIndex) -> Option<&mut Losses> {
+        self.row_mut(node).map(|row| &mut row.losses)
+    }
+
     /// The machines of the nodes that have not left.
     pub(super) fn machines(&self) -> impl Iterator<Item = MachineNumber> {
         self.rows.iter().filter(|row| row.membership != Membership::Vacant).map(|row| row.machine)
@@ -108,7 +124,7 @@ impl Table {
     /// Puts a machine in the place of a node that has left, or at the end. Its agent counts as
     /// connected when the driver reports it.
     pub(super) fn join(&mut self, node: NodeIndex, machine: MachineNumber) {
-        let row = Row { machine, membership: Membership::Member, health: Health::Gone };
+        let row = Row::member(machine, Health::Gone);
         match self.row_mut(node) {
             Some(vacant) => *vacant = row,
             None => self.rows.push(row),

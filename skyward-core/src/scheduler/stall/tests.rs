@@ -40,7 +40,7 @@ fn a_gang_without_progress_ends_with_an_error_that_shows_where_its_ranks_were() 
     later(&mut story, 1);
     assert!(asks(&story));
     answer(&mut story);
-    assert!(story.has(|action| matches!(action, Action::RestartWorld { .. })));
+    assert!(story.has(|action| matches!(action, Action::Lost { .. })));
     for id in gang {
         let error = story.finished[&id].as_ref().unwrap_err();
         assert_eq!((error.kind(), Cause::of(error)), (ErrorKind::Stalled, Some(Cause::Stalled)));

@@ -25,9 +25,9 @@ fn a_joined_world_ends_as_a_whole_and_lost_tasks_are_tried_again() {
     story.lost(0);
     assert_eq!(story.outcome(a), Some(Err(ErrorKind::WorkerExited)));
     assert_eq!(story.outcome(b), None, "it was ended through no fault of its own");
-    assert!(story.has(|action| matches!(action, Action::RestartWorld { lost: Rank(0) })));
+    assert!(story.has(|action| matches!(action, Action::Lost { rank: Rank(0), .. })));
     story.lost(1);
-    assert!(!story.has(|action| matches!(action, Action::RestartWorld { .. })), "it is under way");
+    assert!(!story.has(|action| matches!(action, Action::Lost { .. })), "it is under way");
     story.ready();
     assert_eq!(story.running(0), Some(b));
 }

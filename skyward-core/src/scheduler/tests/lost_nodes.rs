@@ -1,4 +1,4 @@
-//! Nodes that are lost: what happens to their tasks, and when repeated losses end the pool.
+//! Nodes that are lost: what happens to their tasks.
 
 use super::*;
 
@@ -25,11 +25,11 @@ fn tasks_of_a_lost_node_run_again_and_the_other_nodes_go_on() {
     let kept: Vec<_> = [0, 1].map(|rank| story.submit(Target::Rank(Rank(rank)))).into();
     let never = TaskOptions { retry: Some(RetryPolicy::never()), ..TaskOptions::default() };
     let (fails, again) = (story.submit_with(Target::Rank(Rank(2)), never), story.submit(Target::Rank(Rank(3))));
-    assert!(story.loses_and_replaces(1));
+    story.node_lost(1);
     let error = story.finished[&fails].as_ref().unwrap_err();
     assert_eq!((error.kind(), error.exit()), (ErrorKind::NodeLost, Some(&WorkerExit::AgentGone)));
     assert!(story.has(|action| matches!(action, Action::Retried { task, .. } if *task == again)));
-    assert!(!story.has(|action| matches!(action, Action::RestartWorker { .. } | Action::RestartWorld { .. })));
+    assert!(!story.has(|action| matches!(action, Action::Lost { .. })));
     assert_eq!((story.running(0), story.running(1), story.running(3)), (Some(kept[0]), Some(kept[1]), None));
     story.ready();
     assert_eq!(story.running(3), Some(again));
@@ -52,37 +52,13 @@ fn a_world_that_loses_a_node_fails_as_a_whole() {
 }
 
 #[test]
-fn repeated_losses_of_a_node_end_the_pool_unless_it_was_sound_or_a_task_returned() {
-    let mut story = Story::new(2, 1, false);
-    let lose = |story: &mut Story, times: u32| {
-        for _ in 0..times {
-            story.node_lost(1);
-            story.ready();
-        }
-    };
-    lose(&mut story, policy::MAX_BARREN_REPLACEMENTS);
-    story.submit(Target::Rank(Rank(1)));
-    story.done(1);
-    lose(&mut story, policy::MAX_BARREN_REPLACEMENTS);
-    story.now += policy::SOUND;
-    lose(&mut story, policy::MAX_BARREN_REPLACEMENTS);
-    assert!(story.scheduler.failure().is_none());
-    let waits = story.submit(Target::Rank(Rank(1)));
-    assert!(!story.loses_and_replaces(1));
-    let error = story.scheduler.failure().unwrap().clone();
-    assert_eq!(error.kind(), ErrorKind::Failed);
-    assert!(error.message().contains("4 times in a row") && error.summary().contains("the agent ended"), "{error}");
-    assert_eq!(story.outcome(waits), Some(Err(ErrorKind::Failed)));
-    assert!(story.has(|action| matches!(action, Action::Failed { .. })));
-}
-
-#[test]
-fn a_node_that_was_never_ready_counts_as_lost_again() {
-    let mut story = Story::new(1, 1, false);
-    for _ in 0..policy::MAX_BARREN_REPLACEMENTS {
-        assert!(story.loses_and_replaces(0));
-        story.now += policy::SOUND;
-    }
-    story.node_lost(0);
-    assert!(story.scheduler.failure().is_some());
+fn a_lost_node_had_been_ready_since_its_first_worker_was() {
+    let mut story = Story::new(1, 2, false);
+    story.later(GRACE);
+    story.lost(0);
+    story.ready();
+    story.later(GRACE);
+    assert_eq!(story.give_up(0), 2 * GRACE);
+    story.later(GRACE);
+    assert_eq!(story.give_up(0), Duration::ZERO, "the machine that was to replace it was never ready");
 }

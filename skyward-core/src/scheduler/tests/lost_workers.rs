@@ -1,5 +1,4 @@
-//! Workers that crash, are killed or cannot restart: which task is to blame, which tasks run again,
-//! and when the pool ends.
+//! Workers that crash or are killed: which task is to blame, and which tasks run again.
 
 use super::*;
 use crate::error::Cause;
@@ -60,7 +59,7 @@ fn a_lost_worker_fails_its_running_task_and_the_rest_runs_elsewhere() {
     let (a, b) = (story.submit(Target::Any), story.submit(Target::Any));
     story.lost(0);
     assert_eq!(story.outcome(a), Some(Err(ErrorKind::WorkerExited)));
-    assert!(story.has(|action| matches!(action, Action::RestartWorker { rank: Rank(0) })));
+    assert!(story.has(|action| matches!(action, Action::Lost { rank: Rank(0), .. })));
     assert_eq!(story.outcome(b), None);
     let c = story.submit(Target::Rank(Rank(0)));
     story.ready();
@@ -85,36 +84,32 @@ fn tasks_that_were_sent_ahead_and_never_began_are_not_blamed() {
 #[test]
 fn the_first_failure_is_the_one_that_is_reported() {
     let mut story = Story::new(1, 1, false);
-    story.scheduler.fail(Error::new(ErrorKind::NodeLost, "the cause"));
-    story.scheduler.fail(Error::new(ErrorKind::Io, "its consequence"));
+    story.scheduler.close(Error::new(ErrorKind::NodeLost, "the cause"));
+    story.scheduler.close(Error::new(ErrorKind::Io, "its consequence"));
     assert_eq!(story.scheduler.failure().unwrap().kind(), ErrorKind::NodeLost);
 }
 
 #[test]
-fn workers_that_only_die_end_the_pool() {
+fn a_worker_that_is_lost_without_a_task_is_reported_with_the_time_that_it_lasted() {
     let mut story = Story::new(1, 1, false);
-    for _ in 0..=policy::MAX_BARREN_RESTARTS {
-        story.lost(0);
-        story.ready();
-    }
-    assert!(story.scheduler.failure().is_some());
-}
-
-#[test]
-fn idle_workers_that_end_now_and_then_do_not_end_the_pool() {
-    for (pause, ends) in [(policy::SOUND, false), (policy::SOUND / 4, true)] {
-        for (nodes, joined) in [(1, false), (2, false), (2, true)] {
-            let mut story = Story::new(nodes, 1, joined);
-            for _ in 0..3 * policy::MAX_BARREN_RESTARTS {
-                story.later(pause);
-                story.lost(0);
-                story.ready();
-            }
-            let sick = story.has(|action| matches!(action, Action::NodeSick { .. }));
-            assert!(!sick || ends, "{nodes} nodes, a death each {pause:?}");
-            assert_eq!(story.scheduler.failure().is_some(), ends && nodes == 1, "{nodes} nodes, each {pause:?}");
-        }
-    }
+    let idle = |story: &Story| {
+        story.find(|action| match action {
+            Action::Lost { loss, .. } => Some((loss.idle.clone(), loss.lasted)),
+            _ => None,
+        })
+    };
+    story.later(GRACE);
+    story.lost(0);
+    assert_eq!(idle(&story), Some((Some(WorkerExit::Signal(11)), GRACE)));
+    story.ready();
+    story.submit(Target::Any);
+    story.later(2 * GRACE);
+    story.lost(0);
+    assert_eq!(idle(&story), Some((None, 2 * GRACE)), "its task may be the cause");
+    story.ready();
+    story.scheduler.on_lost(story.now, Rank(0), &WorkerExit::AgentGone, None);
+    story.step();
+    assert_eq!(idle(&story), Some((None, Duration::ZERO)), "it was lost with its node");
 }
 
 #[test]
@@ -129,55 +124,27 @@ fn a_poison_task_fails_alone_and_the_others_go_on() {
     }
     assert_eq!(story.outcome(poison), Some(Err(ErrorKind::Poisoned)));
     assert_eq!(story.done(0), good);
-    assert!(story.scheduler.failure().is_none());
 }
 
 #[test]
-fn poison_tasks_one_after_another_do_not_end_the_pool() {
+fn workers_that_are_lost_because_of_their_tasks_are_not_lost_idle() {
+    let blames = |story: &Story| story.has(|action| matches!(action, Action::Lost { loss, .. } if loss.idle.is_some()));
     let mut story = Story::new(1, 1, false);
-    for _ in 0..20 {
-        let poison = story.submit_with(Target::Any, TaskOptions::default().retry(RetryPolicy::times(100)));
-        while story.outcome(poison).is_none() {
-            story.lost(0);
-            story.ready();
-        }
-        assert_eq!(story.outcome(poison), Some(Err(ErrorKind::Poisoned)));
-    }
-    assert!(story.scheduler.failure().is_none());
-    let good = story.submit(Target::Any);
-    assert_eq!(story.done(0), good);
-}
-
-#[test]
-fn workers_killed_for_cancelled_tasks_do_not_end_the_pool() {
-    let mut story = Story::new(1, 1, false);
-    for _ in 0..20 {
-        let id = story.submit(Target::Any);
-        story.scheduler.cancel(story.now, id);
-        story.later(GRACE);
-        assert!(story.has(|action| matches!(action, Action::Kill { rank: Rank(0) })));
-        story.scheduler.on_lost(story.now, Rank(0), &WorkerExit::Killed, None);
-        story.step();
+    let poison = story.submit_with(Target::Any, TaskOptions::default().retry(RetryPolicy::times(100)));
+    while story.outcome(poison).is_none() {
+        story.lost(0);
+        assert!(!blames(&story));
         story.ready();
     }
-    assert!(story.scheduler.failure().is_none());
-}
-
-#[test]
-fn workers_that_cannot_restart_end_the_pool_with_the_error_of_the_start() {
-    for joined in [false, true] {
-        let mut story = Story::new(2, 1, joined);
-        story.lost(1);
-        for time in 1..policy::MAX_BARREN_RESTARTS {
-            // The failures alternate between the nodes: another machine would not help.
-            story.scheduler.on_start_failed(Rank(time % 2), &Error::new(ErrorKind::Hook, "no peer"));
-            story.step();
-            let again = |action: &Action| matches!(action, Action::RestartWorker { .. } | Action::RestartWorld { .. });
-            assert!(story.has(again));
-        }
-        story.scheduler.on_start_failed(Rank(1), &Error::new(ErrorKind::Hook, "no peer"));
-        let error = story.scheduler.failure().unwrap();
-        assert_eq!(error.kind(), ErrorKind::Failed);
-        assert!(error.summary().ends_with(": no peer"), "{error}");
-    }
+    assert_eq!(story.outcome(poison), Some(Err(ErrorKind::Poisoned)));
+    let id = story.submit(Target::Any);
+    story.scheduler.cancel(story.now, id);
+    story.later(GRACE);
+    assert!(story.has(|action| matches!(action, Action::Kill { rank: Rank(0) })));
+    story.scheduler.on_lost(story.now, Rank(0), &WorkerExit::Killed, None);
+    story.step();
+    assert!(story.has(|action| matches!(action, Action::Lost { .. })) && !blames(&story));
+    story.ready();
+    let good = story.submit(Target::Any);
+    assert_eq!(story.done(0), good);
 }

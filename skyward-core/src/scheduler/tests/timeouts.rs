@@ -16,7 +16,7 @@ fn the_worker_of_a_cancelled_task_is_killed_after_the_grace_time() {
     story.later(GRACE);
     assert!(story.has(|action| matches!(action, Action::Kill { rank: Rank(0) })));
     story.lost(0);
-    assert!(story.has(|action| matches!(action, Action::RestartWorker { .. })));
+    assert!(story.has(|action| matches!(action, Action::Lost { .. })));
 }
 
 #[test]

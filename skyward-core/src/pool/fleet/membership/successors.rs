@@ -47,9 +47,9 @@ impl Fleet {
         steps
     }
 
-    /// A node is lost. If a successor is already being made ready, it takes the place as soon as it
-    /// is ready. Otherwise the node gets another machine, unless it leaves (`stays`).
-    pub(crate) fn on_lost(&mut self, node: NodeIndex, stays: bool) -> Vec<Step> {
+    /// The successor of a lost node takes its place as soon as it is ready. Without one, the node
+    /// gets another machine, unless it leaves (`stays`).
+    pub(in crate::pool::fleet) fn succeed_lost(&mut self, node: NodeIndex, stays: bool) -> Vec<Step> {
         self.failed_successors.remove(&node);
         match self.successors.get_mut(&node) {
             Some(successor) => {

@@ -169,7 +169,7 @@ fn is_cordoned(pool: &Fleet, node: NodeIndex) -> bool {
 /// A node that stays is lost while a successor is made ready for it.
 fn lose(pool: &mut Fleet, node: NodeIndex) {
     pool.on_node_lost(node, "the machine is gone".to_owned());
-    assert_eq!(pool.on_lost(node, true), []);
+    assert_eq!(pool.succeed_lost(node, true), []);
 }
 
 fn take(node: u32, machine: u32, left: u32) -> Step {
@@ -192,7 +192,7 @@ fn a_node_whose_machine_will_end_drains_while_its_successor_is_made_ready() {
     assert!(pool.is_settled());
     // The next time, the node is lost before it has finished its work.
     assert_eq!(pool.on_ending(&[first]), [succeed(0, 0)]);
-    assert_eq!(pool.on_lost(first, true), []);
+    assert_eq!(pool.succeed_lost(first, true), []);
     assert!(!is_cordoned(&pool, first), "tasks that name the node wait for its workers alone");
     assert_eq!(pool.on_ready(MachineNumber(0)), [take(0, 0, 2)]);
 }
@@ -337,7 +337,7 @@ impl History {
             0 | 1 => self.pool.set_target(self.draw.below(6) as u32),
             2 => self.pool.on_ending(&[node]),
             3 => {
-                let steps = self.pool.on_lost(node, true);
+                let steps = self.pool.succeed_lost(node, true);
                 // A lost node has no workers to stop.
                 self.open.retain(|step| *step != Step::Vacate { node } || !steps.is_empty());
                 steps
@@ -456,7 +456,7 @@ fn a_pool_that_ends_gives_up_what_comes_and_replaces_nothing() {
         pool.on_ending(&[NodeIndex(0)]);
         let successor = pool.successors[&NodeIndex(0)].machine;
         pool.on_node_lost(NodeIndex(1), "gone".to_owned());
-        assert!(!pool.on_lost(NodeIndex(1), true).is_empty(), "a replacement is begun");
+        assert!(!pool.succeed_lost(NodeIndex(1), true).is_empty(), "a replacement is begun");
         let steps = pool.end();
         for step in [
             forget(3),
@@ -475,7 +475,7 @@ fn a_pool_that_ends_gives_up_what_comes_and_replaces_nothing() {
         let lost = pool.on_node_lost(NodeIndex(2), "gone".to_owned());
         let begun: Vec<&Step> = lost.iter().filter(|step| matches!(step, Step::Begin(_))).collect();
         assert_eq!(begun.len(), usize::from(joined), "only the other workers of a world are ended: {begun:?}");
-        assert_eq!(pool.on_lost(NodeIndex(2), true), []);
+        assert_eq!(pool.succeed_lost(NodeIndex(2), true), []);
         assert_eq!(pool.on_failed(successor), []);
     }
 }
