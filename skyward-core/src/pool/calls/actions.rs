@@ -129,11 +129,10 @@ impl State {
             // A message that does not go out over this connection goes out over the next.
             let _ = link.push(&head, body);
         };
-        let run = slot.session.run(task, entry.call(), link.is_some().then_some(&mut push));
+        let sent = slot.session.run(task, entry.call(depth), link.is_some().then_some(&mut push));
         after.flush.extend(link.cloned());
-        match run {
-            Ok(run) => entry.run = Some((rank, run)),
-            Err(error) => self.scheduler.on_returned(now, rank, task, Err(error), 0),
+        if let Err(error) = sent {
+            self.scheduler.on_returned(now, rank, task, Err(error), 0);
         }
     }
 

@@ -21,7 +21,7 @@ use super::effect::Effect;
 use super::failure::task_error;
 use super::shared::Shared;
 use super::state::State;
-use super::task::Entry;
+use super::task::{Entry, Reply};
 use super::worker::WorkerSlot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
@@ -165,7 +165,7 @@ impl Shared {
         };
         let options = task.options;
         let id = TaskId(self.next_task.fetch_add(1, Ordering::Relaxed));
-        let entry = Entry::of_call(task, (caller, root), above.depth + 1, now);
+        let entry = Entry::new(task, Reply::Caller(caller, root), now);
         state.tasks.insert(id, entry);
         if let Err(error) = state.scheduler.submit_call(now, id, parent, options, help) {
             state.tasks.remove(&id);
@@ -235,7 +235,7 @@ impl State {
         let root = self.scheduler.root_on(rank, task);
         let Some(entry) = self.tasks.get_mut(&task) else { return };
         entry.attempt = attempt;
-        let (depth, body) = (entry.depth, entry.task.args.clone());
+        let (depth, body) = (self.scheduler.depth(task), entry.task.args.clone());
         let Some(slot) = self.workers.get_mut(rank.0 as usize) else { return };
         let run = root.and_then(|root| slot.session.run_of(root));
         let (Some(run), Some(calls)) = (run, slot.calls_mut()) else {

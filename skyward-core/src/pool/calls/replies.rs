@@ -12,7 +12,6 @@ use super::effect::Effect;
 use super::held::Unread;
 use super::shared::Shared;
 use super::state::State;
-use super::task::Entry;
 use super::worker::output::Parts;
 use super::worker::{Ended, WorkerSlot};
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
@@ -130,7 +129,7 @@ impl Shared {
             // Before the runs, which may call as many workers.
             let (head, body) = self.size(state).encode()?;
             link.push(&head, body)?;
-            let State { workers, tasks, bytes, .. } = state;
+            let State { workers, tasks, bytes, scheduler, .. } = state;
             let slot = workers.get_mut(rank.0 as usize).filter(|slot| slot.generation() == generation);
             let ended = || Error::new(ErrorKind::Io, format!("the worker of rank {rank} has ended"));
             let slot = slot.filter(|slot| !slot.process.has_ended()).ok_or_else(ended)?;
@@ -139,7 +138,8 @@ impl Shared {
                 bytes.0 += body.len();
                 pushed = std::mem::replace(&mut pushed, Ok(())).and_then(|()| link.push(&head, body));
             };
-            let unsent = slot.session.on_connected(received, |task| tasks.get(&task).map(Entry::call), send);
+            let call = |task| tasks.get(&task).map(|entry| entry.call(scheduler.depth(task)));
+            let unsent = slot.session.on_connected(received, call, send);
             let connection = slot.connection.open(link.clone());
             for (task, error) in unsent {
                 state.scheduler.on_returned(now, rank, task, Err(error), 0);

@@ -276,7 +276,6 @@ impl State {
     /// A worker has not done this task and does not run it.
     pub(crate) fn take_back(&mut self, now: Instant, id: TaskId) {
         let Some(entry) = self.tasks.get_mut(&id) else { return };
-        entry.run = None;
         if entry.began.take().is_some() {
             self.running -= 1;
             if let Some(root) = entry.root() {

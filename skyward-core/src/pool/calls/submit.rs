@@ -12,7 +12,7 @@ use super::shared::Shared;
 use super::spans::Spans;
 use super::task::{Entry, Reply};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{Attempt, Rank, TaskId};
+use crate::ids::{Rank, TaskId};
 use crate::payload::{Target, Task, TaskHandle};
 use crate::scheduler::Shape;
 use crate::worker::link::Sender;
@@ -151,25 +151,11 @@ impl Shared {
         if let (None, Some(source)) = (&task.trace, &self.trace) {
             task.trace = span.in_scope(|| source.get());
         }
-        let spans = Spans::of(span);
-        let since = Instant::now().into_std();
-        let (began, ran, run, unread) = (None, None, None, None);
-        let (gang, attempt) = (None, Attempt(1));
         let entry = Entry {
-            task,
-            reply: Reply::Handle(reply),
-            depth: 0,
             items,
-            next_item: 0,
-            run,
-            gang,
-            attempt,
-            since,
-            began,
-            ran,
-            unread,
-            spans,
+            spans: Spans::of(span),
             _room: Some(room),
+            ..Entry::new(task, Reply::Handle(reply), Instant::now().into_std())
         };
         (id, handle, entry)
     }
@@ -180,7 +166,8 @@ impl Shared {
         {
             let mut state = self.lock();
             let awaited = state.tasks.get(&id).and_then(|entry| {
-                let (rank, run) = entry.run?;
+                let rank = state.scheduler.runner(id)?;
+                let run = state.workers.get(rank.0 as usize)?.session.run_of(id)?;
                 Some((rank, entry.items()?.awaited(run)))
             });
             let Some((rank, awaited)) = awaited else { return };

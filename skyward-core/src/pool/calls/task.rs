@@ -9,7 +9,7 @@ use super::caller::Caller;
 use super::counts::Root;
 use super::held::Unread;
 use super::spans::Spans;
-use crate::ids::{Attempt, Rank, TaskId};
+use crate::ids::{Attempt, TaskId};
 use crate::payload::{ItemSender, Task, TaskReply};
 use crate::worker::message::{Awaited, GangTry};
 use crate::worker::session::Call;
@@ -17,12 +17,8 @@ use crate::worker::session::Call;
 pub(crate) struct Entry {
     pub(crate) task: Task,
     pub(crate) reply: Reply,
-    /// The number of callers above the task; 0 for a task that Rust has submitted.
-    pub(crate) depth: u32,
     pub(crate) items: Option<ItemSender>,
     pub(crate) next_item: u64,
-    /// The worker that has the task, and the number of the run there.
-    pub(crate) run: Option<(Rank, u64)>,
     /// The first task of the broadcast and the number of its tasks, if the task belongs to one.
     pub(crate) gang: Option<(TaskId, u32)>,
     /// The try that runs, or the next try.
@@ -50,16 +46,14 @@ pub(crate) enum Reply {
 }
 
 impl Entry {
-    /// The entry of a call. A call has no span, because a span would call the subscriber while the
-    /// state is locked.
-    pub(super) fn of_call(task: Task, (caller, root): (Caller, Root), depth: u32, now: Instant) -> Self {
+    /// The entry of a task without a stream. It has no span, as calls have none, because a span
+    /// would call the subscriber while the state is locked.
+    pub(super) fn new(task: Task, reply: Reply, now: Instant) -> Self {
         Self {
             task,
-            reply: Reply::Caller(caller, root),
-            depth,
+            reply,
             items: None,
             next_item: 0,
-            run: None,
             gang: None,
             attempt: Attempt(1),
             since: now,
@@ -79,11 +73,11 @@ impl Entry {
         }
     }
 
-    /// What the worker must run.
-    pub(crate) fn call(&self) -> Call<'_> {
+    /// What the worker must run, below so many callers.
+    pub(crate) fn call(&self, depth: u32) -> Call<'_> {
         let granted = self.items().map_or(0, |items| items.awaited(0).granted);
         let gang = self.gang.map(|(first, ranks)| GangTry { first: first.0, attempt: self.attempt.0, ranks });
-        Call { task: &self.task, granted, gang, depth: self.depth }
+        Call { task: &self.task, granted, gang, depth }
     }
 
     /// The stream of the task, if it has one.
