@@ -2,18 +2,19 @@
 //! if all that this worker runs has calls without an outcome: on the main thread if that waits, on
 //! another thread otherwise.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::Scheduler;
 use super::task::Help;
 use super::timers::Timer;
+use super::timing::FALLBACK;
 use crate::ids::{Rank, TaskId};
 
 impl Scheduler {
     /// A call waits for a worker.
     pub(super) fn arm_fallback(&mut self, now: Instant) {
         if self.fallback.timer.is_none() && self.families.queued() > 0 {
-            self.fallback.timer = self.timers.add(now, SOON, Timer::Fallback);
+            self.fallback.timer = self.timers.add(now, FALLBACK, Timer::Fallback);
         }
     }
 
@@ -36,11 +37,11 @@ impl Scheduler {
         let most = self.may_fall_back();
         let left = |id: TaskId| {
             let since = self.tasks.get(&id).and_then(|task| task.since).unwrap_or(now);
-            (id, SOON.saturating_sub(now.saturating_duration_since(since)))
+            (id, FALLBACK.saturating_sub(now.saturating_duration_since(since)))
         };
         let calls: Vec<_> = self.families.waiting().filter_map(|family| family.helpable(most)).map(left).collect();
         let next = calls.iter().map(|(_, left)| *left).filter(|left| !left.is_zero()).min();
-        self.fallback.timer = self.timers.add(now, next.unwrap_or(SOON), Timer::Fallback);
+        self.fallback.timer = self.timers.add(now, next.unwrap_or(FALLBACK), Timer::Fallback);
         if self.open.is_empty() && self.failed.is_none() {
             for (id, _) in calls.into_iter().filter(|(_, left)| left.is_zero()) {
                 self.fallback.on |= self.fall_back(now, id);
@@ -97,9 +98,6 @@ impl Scheduler {
         assert!(self.fallback.timer.is_none_or(|(at, _)| next.is_some_and(|next| next <= at)), "{self:?}");
     }
 }
-
-/// For how long a call waits for another worker before it falls back.
-const SOON: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests;

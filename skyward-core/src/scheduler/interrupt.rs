@@ -8,9 +8,10 @@
 //! interrupt may arrive first and find nothing to interrupt. The scheduler therefore repeats it; a
 //! worker raises in its task once.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::timers::Timer;
+use super::timing::INTERRUPT_PAUSE;
 use super::worker::Interrupt;
 use super::{Action, Scheduler};
 use crate::ids::{Rank, TaskId};
@@ -23,8 +24,12 @@ impl Scheduler {
             return;
         }
         let grace = self.timers.add(now, self.limits.grace, Timer::Grace(rank, id));
-        let again = self.timers.add(now, AGAIN, Timer::Again(rank, id));
-        self.workers[rank.0 as usize].interrupts.push(Interrupt { task: id, pause: AGAIN, timers: [grace, again] });
+        let again = self.timers.add(now, INTERRUPT_PAUSE, Timer::Again(rank, id));
+        self.workers[rank.0 as usize].interrupts.push(Interrupt {
+            task: id,
+            pause: INTERRUPT_PAUSE,
+            timers: [grace, again],
+        });
     }
 
     /// A worker has a new connection: messages on the old one may be lost, so the cancels are sent
@@ -92,11 +97,10 @@ impl Scheduler {
     }
 }
 
-/// The time until the first repeated interrupt; each later pause is twice as long.
-const AGAIN: Duration = Duration::from_millis(50);
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::tests::{GRACE, Story};
     use super::*;
     use crate::error::{Error, ErrorKind};

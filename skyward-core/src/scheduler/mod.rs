@@ -57,6 +57,7 @@ mod state;
 pub(crate) mod table;
 mod task;
 mod timers;
+mod timing;
 mod tries;
 mod watch;
 mod worker;
@@ -106,7 +107,7 @@ impl Scheduler {
         let Some(worker) = self.workers.get_mut(rank.0 as usize) else { return };
         debug_assert!(worker.sent.is_empty());
         worker.ready = true;
-        worker.round_trip = round_trip.min(policy::MAX_ROUND_TRIP);
+        worker.round_trip = round_trip.min(timing::LONGEST_ROUND_TRIP);
         worker.idle_since = Some(now);
         worker.ended = false;
         worker.long = false;

@@ -1,5 +1,6 @@
 //! How many tasks a worker gets ahead.
 
+use super::timing::{AHEAD, LONG};
 use std::time::Duration;
 
 /// A moving average of how long a worker's tasks take.
@@ -49,12 +50,6 @@ pub fn long(round_trip: Duration) -> Duration {
     LONG + 2 * round_trip
 }
 
-/// The longest round trip that is taken into account. What was measured beyond is rather the pause
-/// of a machine than the way to it.
-pub const MAX_ROUND_TRIP: Duration = Duration::from_millis(500);
-
-pub(super) const LONG: Duration = Duration::from_millis(50);
-const AHEAD: Duration = Duration::from_millis(2);
 const MAX_DEPTH: usize = 256;
 
 #[cfg(test)]

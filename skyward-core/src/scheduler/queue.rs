@@ -1,11 +1,12 @@
 //! Waiting tasks, and their way to workers.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::node::Record;
 use super::policy::{LARGE, depth, is_far};
 use super::table::List;
 use super::task::{Place, TaskState};
+use super::timing::AGED;
 use super::worker::Worker;
 use super::{Action, Scheduler};
 use crate::ids::{NodeIndex, Rank, TaskId};
@@ -130,7 +131,7 @@ impl Scheduler {
         let root = fronts.filter(|id| !none && *id < barrier).min();
         let late = |id: TaskId| {
             let since = self.tasks.get(&id).and_then(|task| task.since);
-            since.is_some_and(|since| now.saturating_duration_since(since) >= LATE)
+            since.is_some_and(|since| now.saturating_duration_since(since) >= AGED)
         };
         let call = self.families.first_queued().filter(|_| !draining && !cordoned);
         let next = match (call, root) {
@@ -171,6 +172,3 @@ fn queue_of<'a>(
         _ => Some(any),
     }
 }
-
-/// A task without a caller that has waited for this long takes turns with calls.
-const LATE: Duration = Duration::from_secs(1);

@@ -4,11 +4,12 @@
 //! A worker that has several tasks has one timer, and not one for each task. When the timer is due,
 //! it checks how long the first task has run.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::policy::long;
 use super::task::Place;
 use super::timers::Timer;
+use super::timing::RECALL_PAUSE;
 use super::{Action, Scheduler};
 use crate::error::{Error, ErrorKind};
 use crate::ids::{Rank, TaskId};
@@ -115,7 +116,7 @@ impl Scheduler {
             return;
         }
         let left = long(worker.round_trip).saturating_sub(now.saturating_duration_since(began));
-        worker.recall = self.timers.add(now, if left.is_zero() { AGAIN } else { left }, Timer::Recall(rank));
+        worker.recall = self.timers.add(now, if left.is_zero() { RECALL_PAUSE } else { left }, Timer::Recall(rank));
         if left.is_zero() {
             worker.long = true;
             self.actions.push(Action::Recall { rank });
@@ -132,14 +133,14 @@ impl Scheduler {
     }
 }
 
-/// The time until a worker that has not returned its tasks is asked again.
-const AGAIN: Duration = Duration::from_secs(1);
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::Shape;
-    use super::super::policy::{LARGE, LONG};
+    use super::super::policy::LARGE;
     use super::super::tests::Story;
+    use super::super::timing::LONG;
     use super::*;
     use crate::payload::{RetryPolicy, TaskOptions, Value};
 
@@ -277,7 +278,7 @@ mod tests {
         let (mut story, ids) = behind(3);
         story.later(LONG);
         assert!(recalled(&story));
-        story.later(AGAIN - Duration::from_millis(1));
+        story.later(RECALL_PAUSE - Duration::from_millis(1));
         assert!(!recalled(&story));
         story.later(Duration::from_millis(1));
         assert!(recalled(&story));
@@ -288,7 +289,7 @@ mod tests {
         for id in ids {
             assert_eq!(short(&mut story, 0), id);
         }
-        story.later(AGAIN);
+        story.later(RECALL_PAUSE);
         assert!(!recalled(&story) && story.scheduler.next_timeout().is_none());
     }
 

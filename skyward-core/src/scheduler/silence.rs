@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::timers::Timer;
+use super::timing::STACKS;
 use super::watch::Watch;
 use super::{Action, Scheduler};
 use crate::error::RankStacks;
@@ -50,7 +51,7 @@ impl Scheduler {
             Ok(purpose) => {
                 watch.asked = Some((now, purpose));
                 self.actions.push(Action::Inspect { rank, task });
-                ANSWER
+                STACKS
             }
         };
         self.look_again(now, rank, after);
@@ -98,8 +99,6 @@ impl Scheduler {
     }
 }
 
-/// How long the scheduler waits for stacks.
-pub(super) const ANSWER: Duration = Duration::from_secs(5);
 /// The most bytes of stacks in a report.
 const MOST: usize = 64 << 10;
 

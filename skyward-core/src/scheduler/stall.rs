@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::silence::ANSWER;
 use super::timers::Timer;
+use super::timing::STACKS;
 use super::watch::{Purpose, Watch};
 use super::{Action, Loss, Scheduler};
 use crate::error::{Error, RankStacks};
@@ -69,7 +69,7 @@ impl Scheduler {
                 watch.asked = Some((now, purpose));
                 let running = self.running_of(first);
                 self.actions.extend(running.into_iter().map(|(rank, task)| Action::Inspect { rank, task }));
-                self.arm(now, ANSWER, first);
+                self.arm(now, STACKS, first);
             }
             Err(later) => self.arm(now, later, first),
         }

@@ -2,8 +2,9 @@
 //! reported together from time to time, never one by one.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use super::timing::REPORT_DELAY;
 use crate::event::PoolEvent;
 use crate::ids::{Attempt, TaskId};
 
@@ -117,7 +118,7 @@ impl CallCounts {
         let Some(tree) = self.trees.get_mut(&root) else { return };
         change(tree);
         tree.changed = true;
-        self.due.get_or_insert(now + PACE);
+        self.due.get_or_insert(now + REPORT_DELAY);
     }
 }
 
@@ -127,9 +128,6 @@ impl Tree {
         PoolEvent::Calls { task, done: self.done, running: self.running, waiting: self.waiting }
     }
 }
-
-/// The time from the first change to the report, which includes all changes up to then.
-const PACE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
@@ -162,13 +160,13 @@ mod tests {
             counts.ended(now, ROOT, true);
         }
         counts.stopped(now, ROOT);
-        assert_eq!(due(&mut counts, now + PACE / 2), []);
-        assert_eq!(counts.next_due(), Some(now + PACE));
-        assert_eq!(due(&mut counts, now + PACE), [(1, 200, 99, 701)]);
+        assert_eq!(due(&mut counts, now + REPORT_DELAY / 2), []);
+        assert_eq!(counts.next_due(), Some(now + REPORT_DELAY));
+        assert_eq!(due(&mut counts, now + REPORT_DELAY), [(1, 200, 99, 701)]);
         assert_eq!((counts.running(), counts.waiting()), (99, 701));
-        assert_eq!((due(&mut counts, now + PACE * 3), counts.next_due()), (vec![], None));
-        counts.ended(now + PACE * 3, ROOT, false);
-        assert_eq!(due(&mut counts, now + PACE * 4), [(1, 201, 99, 700)]);
+        assert_eq!((due(&mut counts, now + REPORT_DELAY * 3), counts.next_due()), (vec![], None));
+        counts.ended(now + REPORT_DELAY * 3, ROOT, false);
+        assert_eq!(due(&mut counts, now + REPORT_DELAY * 4), [(1, 201, 99, 700)]);
     }
 
     #[test]
@@ -183,7 +181,7 @@ mod tests {
         assert_eq!(counts_of(&counts.conclude(ROOT).unwrap()), (1, 2, 0, 0));
         counts.ended(now, other, true);
         counts.ended(now, other, false);
-        assert_eq!(due(&mut counts, now + PACE), [(2, 2, 0, 0)]);
+        assert_eq!(due(&mut counts, now + REPORT_DELAY), [(2, 2, 0, 0)]);
         assert!(counts.conclude(other).is_none() && counts.conclude(ROOT).is_none());
     }
 
@@ -196,7 +194,7 @@ mod tests {
         let again = (ROOT.0, Attempt(2));
         counts.made(now, again);
         counts.ended(now, ROOT, true);
-        assert_eq!(due(&mut counts, now + PACE), [(1, 0, 0, 1)]);
+        assert_eq!(due(&mut counts, now + REPORT_DELAY), [(1, 0, 0, 1)]);
         assert_eq!((counts.running(), counts.waiting()), (0, 1));
     }
 }

@@ -8,10 +8,10 @@
 use std::time::Duration;
 
 use super::effect::Effect;
-use super::held::PATIENCE;
 use super::poison::Content;
 use super::shared::Shared;
 use super::task::{Entry, Reply};
+use super::timing::OUTPUT_SILENCE;
 use crate::error::{Error, ErrorKind, RankStacks, silence};
 use crate::event::PoolEvent;
 use crate::ids::TaskId;
@@ -76,7 +76,7 @@ impl Shared {
                 );
             }
             Effect::OutputLate(rank) => {
-                tracing::warn!(pool = %self.pool, rank = rank.0, "the output of tasks did not arrive within {PATIENCE:?} after their results");
+                tracing::warn!(pool = %self.pool, rank = rank.0, "the output of tasks did not arrive within {OUTPUT_SILENCE:?} after their results");
             }
             Effect::Stalled { task, source, silent, stacks } => self.deliver_stall(task, &source, silent, stacks),
             Effect::WorldLost(rank) => {

@@ -2,8 +2,9 @@
 //! results come from the worker, output comes from its agent. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use super::timing::OUTPUT_SILENCE;
 use crate::ids::{Generation, Rank};
 
 /// Output of a task that has not been reported yet; it must be reported before the task's outcome.
@@ -43,7 +44,7 @@ impl<T> Held<T> {
         }
         let rank = unread.rank;
         let queue = self.ranks.entry(rank).or_insert_with(|| {
-            let due = now + PATIENCE;
+            let due = now + OUTPUT_SILENCE;
             self.due.insert((due, rank));
             Queue { due, waiting: VecDeque::new() }
         });
@@ -61,7 +62,7 @@ impl<T> Held<T> {
         if queue.waiting.is_empty() {
             self.ranks.remove(&rank);
         } else {
-            queue.due = now + PATIENCE;
+            queue.due = now + OUTPUT_SILENCE;
             self.due.insert((queue.due, rank));
         }
     }
@@ -98,9 +99,6 @@ impl<T> Held<T> {
     }
 }
 
-/// How long outcomes wait while no output of their worker arrives.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,13 +134,13 @@ mod tests {
     fn the_wait_for_missing_output_is_bounded() {
         let (mut held, now) = (Held::default(), Instant::now());
         held.hold(now, unread(0, 10, 0), "a");
-        held.hold(now + PATIENCE / 2, unread(1, 10, 0), "b");
-        assert_eq!(held.overdue(now + PATIENCE / 2), []);
+        held.hold(now + OUTPUT_SILENCE / 2, unread(1, 10, 0), "b");
+        assert_eq!(held.overdue(now + OUTPUT_SILENCE / 2), []);
         // Some output has arrived, and more may follow.
-        held.advance(now + PATIENCE / 2, Rank(0), |_| false);
-        assert_eq!(held.overdue(now + PATIENCE), []);
-        assert_eq!(held.next_due(), Some(now + PATIENCE + PATIENCE / 2));
-        assert_eq!(held.overdue(now + PATIENCE * 2), [Rank(0), Rank(1)]);
+        held.advance(now + OUTPUT_SILENCE / 2, Rank(0), |_| false);
+        assert_eq!(held.overdue(now + OUTPUT_SILENCE), []);
+        assert_eq!(held.next_due(), Some(now + OUTPUT_SILENCE + OUTPUT_SILENCE / 2));
+        assert_eq!(held.overdue(now + OUTPUT_SILENCE * 2), [Rank(0), Rank(1)]);
         assert_eq!(ready(&mut held), ["a", "b"]);
         held.hold(now, unread(2, 1, 0), "c");
         held.release_all();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::timing::QUEUED_CHECK;
 use crate::compute::WaitingFor;
 use crate::error::Error;
 use crate::ids::{MachineNumber, NodeIndex};
@@ -59,7 +60,7 @@ impl Making {
         let queued = made.iter().map(|made| made.queued(now)).max().unwrap_or_default();
         let deadline = began + limit + queued;
         // A machine that is queued now will have been queued for longer.
-        if made.iter().any(|made| made.queued.1.is_some()) { deadline.max(now + AGAIN) } else { deadline }
+        if made.iter().any(|made| made.queued.1.is_some()) { deadline.max(now + QUEUED_CHECK) } else { deadline }
     }
 }
 
@@ -91,7 +92,5 @@ impl fmt::Display for Made {
     }
 }
 
-/// How often to check whether a machine is still queued.
-const AGAIN: Duration = Duration::from_secs(1);
 /// The most machines that an error names.
 const MOST_LATE: usize = 8;

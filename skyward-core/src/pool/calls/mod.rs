@@ -27,6 +27,7 @@ pub(crate) mod spans;
 pub(crate) mod state;
 pub(crate) mod submit;
 pub(crate) mod task;
+pub(crate) mod timing;
 mod waiters;
 pub(crate) mod waiting_for;
 pub(crate) mod worker;

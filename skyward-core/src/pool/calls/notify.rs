@@ -1,12 +1,13 @@
 //! Notifies workers of the end of their machines.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::after::After;
 use super::machine_ends::End;
 use super::shared::Shared;
 use super::state::State;
+use super::timing::{ATTEND_PAUSE, LONGEST_ATTEND_PAUSE};
 use crate::error::Result;
 use crate::ids::{MachineId, NodeIndex, Rank};
 use crate::worker::link::Sender;
@@ -53,10 +54,10 @@ impl Shared {
     /// Makes workers that run something look at their connection, for as long as they may not have
     /// read a notice that their machine will end.
     pub(crate) async fn remind(self: Arc<Self>) {
-        let mut pause = SOON;
+        let mut pause = ATTEND_PAUSE;
         loop {
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LATER);
+            pause = (pause * 2).min(LONGEST_ATTEND_PAUSE);
             let busy: Vec<Rank> = {
                 let state = self.lock();
                 let warned = state.warnings(state.rows().map(|(node, _)| node));
@@ -101,7 +102,3 @@ fn left(at: Instant) -> f64 {
     let now = tokio::time::Instant::now().into_std();
     at.saturating_duration_since(now).as_secs_f64().min(crate::worker::message::LONGEST_NOTICE)
 }
-
-/// The first and the longest pause between two signals to a worker that computes.
-const SOON: Duration = Duration::from_millis(20);
-const LATER: Duration = Duration::from_secs(1);

@@ -21,6 +21,7 @@ use super::lock::Locked;
 use super::outbox::Outbox;
 use super::poison::Refused;
 use super::state::State;
+use super::timing::LAST_ANSWERS;
 use super::waiters::Waiters;
 use super::worker::{WorkerSlot, slots_of};
 use crate::compute::{CallsStatus, PoolPhase, PoolStatus, WorkerStatus};
@@ -308,7 +309,7 @@ impl Shared {
     /// their connections. The wait is short, since the connections of living workers do not end.
     pub(crate) async fn heard(&self, rows: Range<usize>) {
         let heard = self.until_workers(rows, |slot| !slot.connection.is_read());
-        let _ = tokio::time::timeout(HEARD, heard).await;
+        let _ = tokio::time::timeout(LAST_ANSWERS, heard).await;
     }
 
     /// A connection to a worker has been read to its end.
@@ -386,9 +387,6 @@ impl std::fmt::Debug for Shared {
         f.debug_struct("Shared").field("pool", &self.pool).finish_non_exhaustive()
     }
 }
-
-/// How long the last answers of a worker may be under way when its end is known.
-const HEARD: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::ledger::{Ledger, PoolLedger};
 use super::listing::Listing;
+use super::timing::LEAST_END;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, MachineNumber, PoolId};
 use crate::pool::fleet::account::Account;
@@ -226,7 +227,7 @@ impl Cleanup {
         let provider = self.provider.reporting(move |error| *lock(&heard) = Some(error.clone()));
         loop {
             let round = self.round(&provider, began, end, only, &over, (&mut left, gone));
-            match tokio::time::timeout_at(end.max(Instant::now() + LEAST), round).await {
+            match tokio::time::timeout_at(end.max(Instant::now() + LEAST_END), round).await {
                 Ok(Ok(())) if left.is_enough(until) => return Ok(()),
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => left.cause = Some(error),
@@ -257,7 +258,7 @@ impl Cleanup {
         // The machines are listed and ended at the same time: neither a machine that cannot be
         // reached nor a list that fails keeps other machines from being confirmed gone.
         let now = Instant::now();
-        let half = now + end.saturating_duration_since(now) / 2 + LEAST / 2;
+        let half = now + end.saturating_duration_since(now) / 2 + LEAST_END / 2;
         let list = async {
             match only {
                 Some(number) => self.listing.of(provider, &self.pool, number).await,
@@ -381,8 +382,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The least time for ending the machines, even if the deadline has passed already.
-const LEAST: Duration = Duration::from_secs(2);
 /// The hint where the pool is on record.
 pub(crate) const REAP: &str = "when this process has ended, `skyward::reap()` ends what is on record";
 /// The most machines that an error names.
@@ -399,7 +398,7 @@ mod tests {
             let mut provider = Cloud::default();
             (provider.outlives, provider.silent) = (outlives, true);
             let cleanup = Cleanup::new(Checked::new(Arc::new(provider)), PoolId::random());
-            let error = cleanup.end_all(Instant::now() + LEAST, |_| ()).await.unwrap_err();
+            let error = cleanup.end_all(Instant::now() + LEAST_END, |_| ()).await.unwrap_err();
             let hint = error.hint().unwrap();
             assert!(hint.starts_with("the lease of the machines ends them;"), "{hint}");
             assert_eq!(hint.contains("skyward::reap()"), outlives, "{hint}");
@@ -416,7 +415,7 @@ mod tests {
             if !outlives {
                 cleanup.arm().await.unwrap();
                 assert!(!cleanup.is_done());
-                cleanup.end_all(Instant::now() + LEAST, |_| ()).await.unwrap();
+                cleanup.end_all(Instant::now() + LEAST_END, |_| ()).await.unwrap();
                 assert!(cleanup.is_done());
             }
         }

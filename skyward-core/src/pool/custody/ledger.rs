@@ -16,7 +16,7 @@ use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 pub(crate) use open::PoolLedger;
 pub(crate) use orphan::Orphan;
@@ -26,6 +26,7 @@ pub(crate) use record::now;
 pub(crate) use record::{Head, Page};
 
 use self::lock::Locked;
+use super::timing::{ABANDONED, DISK_ANSWER};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::PoolId;
 use crate::pool::spawn::spawn_blocking;
@@ -170,13 +171,15 @@ fn sweep(path: &Path) {
 
 /// Does work on the ledger on a thread of its own. The work goes on if it takes too long.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    match tokio::time::timeout(PATIENCE, spawn_blocking(work)).await {
+    match tokio::time::timeout(DISK_ANSWER, spawn_blocking(work)).await {
         Ok(Ok(done)) => done,
         Ok(Err(error)) => {
             Err(Error::new(ErrorKind::Ledger, "the access to the ledger was interrupted").with_source(error))
         }
-        Err(_) => Err(Error::new(ErrorKind::Ledger, format!("the ledger's disk did not answer within {PATIENCE:?}"))
-            .with_hint(format!("set {VARIABLE} to a folder on a disk that answers"))),
+        Err(_) => {
+            Err(Error::new(ErrorKind::Ledger, format!("the ledger's disk did not answer within {DISK_ANSWER:?}"))
+                .with_hint(format!("set {VARIABLE} to a folder on a disk that answers")))
+        }
     }
 }
 
@@ -201,9 +204,6 @@ const EXTENSION: &str = "ledger";
 const NEW: &str = "new";
 /// The most bytes that are read from a file; 100 000 machines need fewer.
 const LARGEST: u64 = 256 << 20;
-/// How long to wait for a disk that does not answer.
-const PATIENCE: Duration = Duration::from_secs(10);
-const ABANDONED: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 
+use super::timing::GATHER;
 use crate::error::Result;
 use crate::ids::{MachineNumber, PoolId};
 use crate::provider::{Checked, Machine, Provider};
@@ -78,6 +78,3 @@ impl List {
         self.answer.upgrade().filter(|_| !self.asked.load(Ordering::Relaxed))
     }
 }
-
-/// How long further machines can join a call.
-const GATHER: Duration = Duration::from_millis(10);

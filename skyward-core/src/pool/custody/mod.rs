@@ -5,3 +5,4 @@ pub(crate) mod cleanup;
 pub(crate) mod ledger;
 mod listing;
 pub(crate) mod reap;
+mod timing;

@@ -6,7 +6,7 @@ mod holders;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
@@ -16,6 +16,7 @@ pub use self::expired::reap_expired;
 use self::holders::Holders;
 use super::cleanup::Cleanup;
 use super::ledger::{Found, Ledger, Orphan, blocking};
+use super::timing::{LONGEST_LOOK_PAUSE, POOL_GONE};
 use crate::error::{Error, Result};
 use crate::ids::{LaunchId, MachineId, PoolId};
 use crate::provider::{Checked, Local, Machine, Provider};
@@ -180,7 +181,7 @@ async fn end_at(orphan: &Orphan, provider: Arc<dyn Provider>, known: Vec<Machine
     let provider = Checked::new(provider);
     let settles_in = provider.capabilities().settles_in;
     let started = Instant::now();
-    let deadline = started + PATIENCE;
+    let deadline = started + POOL_GONE;
     // Query the provider once before the patience of a cleanup begins, so that a permanent failure
     // is reported at once.
     provider.list(&orphan.pool).await?;
@@ -199,7 +200,7 @@ async fn end_at(orphan: &Orphan, provider: Arc<dyn Provider>, known: Vec<Machine
         if wait.is_zero() {
             return Ok(gone.into_inner().unwrap_or_else(PoisonError::into_inner).into_keys().collect());
         }
-        tokio::time::sleep(wait.min(LOOK)).await;
+        tokio::time::sleep(wait.min(LONGEST_LOOK_PAUSE)).await;
     }
 }
 
@@ -237,10 +238,6 @@ impl fmt::Display for Reaped {
 
 /// How many pools are ended at the same time.
 const AT_ONCE: usize = 8;
-/// How long the machines of one pool may take to be gone.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// The longest pause between two looks for a machine that was requested and is not listed.
-const LOOK: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 pub(crate) mod tests;

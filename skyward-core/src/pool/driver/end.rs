@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
+use super::timing::LAST_OUTPUT;
 use crate::error::Result;
 use crate::event::PoolEvent;
 use crate::pool::calls::shared::Shared;
@@ -50,7 +51,7 @@ async fn end_agents(shared: &Arc<Shared>, nodes: &[Arc<Node>], deadline: Duratio
     }))
     .await;
     // Waiting for output that does not arrive soon is not worth the price of the machines.
-    let _ = tokio::time::timeout(OUTPUT.min(deadline / 4), shared.output_ended(0..usize::MAX)).await;
+    let _ = tokio::time::timeout(LAST_OUTPUT.min(deadline / 4), shared.output_ended(0..usize::MAX)).await;
     join_all(nodes.iter().map(|node| async move {
         if let Err(error) = node.agent.shutdown(Duration::ZERO, deadline).await {
             tracing::warn!(pool = %shared.pool, node = node.index.0, error = error.summary(), "the agent did not confirm its end");
@@ -58,6 +59,3 @@ async fn end_agents(shared: &Arc<Shared>, nodes: &[Arc<Node>], deadline: Duratio
     }))
     .await;
 }
-
-/// How long to wait for the last output.
-const OUTPUT: Duration = Duration::from_secs(5);

@@ -1,7 +1,6 @@
 //! The state of a pool's growing and shrinking, and the caller that waits for it.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -59,6 +58,3 @@ pub(super) fn elastic(nodes: Nodes, workers_per_node: u32, shared: &Shared) -> O
     let (min, max) = nodes.bounds()?;
     Some(Elastic::new(min, max, workers_per_node, &shared.limits))
 }
-
-/// How long the driver sleeps when nothing is due.
-pub(super) const IDLE: Duration = Duration::from_secs(3600);

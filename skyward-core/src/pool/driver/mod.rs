@@ -13,3 +13,4 @@ pub(crate) mod start;
 mod steps;
 pub(crate) mod succession;
 pub(crate) mod supervisor;
+mod timing;

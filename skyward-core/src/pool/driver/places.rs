@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::serving::{Fresh, Serving};
+use super::timing::LAST_OUTPUT;
 use crate::error::Result;
 use crate::event::{DrainReason, PoolEvent};
 use crate::ids::{Generation, MachineNumber, NodeIndex};
@@ -14,6 +15,7 @@ use crate::pool::calls::shared::Shared;
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::fleet::step::{Job, Taken};
 use crate::pool::node::make::Node;
+use crate::pool::node::timing::STOP_MARGIN;
 
 impl Serving {
     /// Gives up a machine that has no place and is not needed any more.
@@ -120,8 +122,8 @@ impl Serving {
 /// Stops the workers of a node, and waits until their output has arrived.
 async fn stop(shared: &Shared, node: &Node, generation: Generation, layout: Layout) -> Result<()> {
     let grace = shared.limits.grace;
-    node.agent.stop(generation, layout.all_workers(), grace, grace + STOP).await?;
-    let _ = tokio::time::timeout(OUTPUT, shared.output_ended(layout.rows_of(node.index, usize::MAX))).await;
+    node.agent.stop(generation, layout.all_workers(), grace, grace + STOP_MARGIN).await?;
+    let _ = tokio::time::timeout(LAST_OUTPUT, shared.output_ended(layout.rows_of(node.index, usize::MAX))).await;
     Ok(())
 }
 
@@ -138,8 +140,8 @@ async fn dismiss(
     if let Some(there) = there {
         let grace = shared.limits.grace;
         let orderly = async {
-            there.agent.stop(generation, layout.all_workers(), grace, grace + STOP).await?;
-            there.agent.shutdown(Duration::ZERO, grace + STOP).await
+            there.agent.stop(generation, layout.all_workers(), grace, grace + STOP_MARGIN).await?;
+            there.agent.shutdown(Duration::ZERO, grace + STOP_MARGIN).await
         };
         if let Err(error) = orderly.await {
             tracing::debug!(pool = %shared.pool, node = node.0, %error, "the agent and its workers end with their machine");
@@ -155,8 +157,3 @@ async fn dismiss(
     }
     retired
 }
-
-/// The time that an agent gets to end process trees, in addition to the grace.
-const STOP: Duration = Duration::from_secs(10);
-/// How long to wait for the last output of a node that leaves.
-const OUTPUT: Duration = Duration::from_secs(5);

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::growth::{IDLE, elastic};
+use super::growth::elastic;
 use super::serving::{Fresh, Serving};
+use super::timing::IDLE;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
 use crate::ids::{MachineNumber, NodeIndex};

@@ -9,9 +9,9 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::growth::IDLE;
 use super::pulse::watch_runtime;
 use super::serving::Serving;
+use super::timing::{BUDGET_CHECK, IDLE, LAST_TASKS_CHECK, RELEASED_GONE, SCREEN};
 use crate::compute::PoolPhase;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
@@ -174,7 +174,7 @@ impl Driver {
         if ended.is_ok() && !self.cleanup.is_done() {
             // Nothing is paid any more; resources that are still held are removed as soon as they
             // can be.
-            if let Err(error) = self.cleanup.end_all(Instant::now() + RELEASED, |_| ()).await {
+            if let Err(error) = self.cleanup.end_all(Instant::now() + RELEASED_GONE, |_| ()).await {
                 tracing::error!(pool = %self.shared.pool, error = error.summary(), "released machines are not gone");
             }
         }
@@ -212,7 +212,7 @@ async fn until_over(shared: &Arc<Shared>, over: Option<&Over>) -> Option<Error> 
     };
     let idle = async {
         while shared.lock().scheduler.is_busy() {
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(LAST_TASKS_CHECK).await;
         }
     };
     tokio::select! {
@@ -236,7 +236,9 @@ async fn budget_spent(shared: &Shared) -> Error {
         match end {
             Some(end) if end <= now => return shared.account().exhausted(now),
             // A timer does not count the time for which the host is suspended.
-            Some(end) => drop(tokio::time::timeout_at(clock::timer(end).min(Instant::now() + AGAIN), changed).await),
+            Some(end) => {
+                drop(tokio::time::timeout_at(clock::timer(end).min(Instant::now() + BUDGET_CHECK), changed).await)
+            }
             None => changed.await,
         }
     }
@@ -263,15 +265,6 @@ fn next_timeout(shared: &Shared) -> Option<Instant> {
     shared.lock().next_timeout().map(Instant::from_std)
 }
 
-/// How often to check whether the budget is spent.
-const AGAIN: Duration = Duration::from_secs(60);
-/// How often to check whether the last tasks have ended.
-const POLL: Duration = Duration::from_millis(50);
-/// How long released machines may take to be gone.
-const RELEASED: Duration = Duration::from_secs(900);
-/// The time that the terminal gets to show the last events.
-const SCREEN: Duration = Duration::from_secs(1);
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,7 +288,7 @@ mod tests {
             tokio::time::sleep(HOUR / 2).await;
             assert!(!spent.is_finished() && shared.is_paid());
             clock::SUSPENDED.set(clock::SUSPENDED.get() + HOUR * 5);
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(BUDGET_CHECK).await;
             assert!(!shared.is_paid(), "nobody renews a lease");
             assert_eq!(spent.await.unwrap().kind(), ErrorKind::Budget);
             assert!(shared.account().spent(clock::now()).machine_hours > 5.4);

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::growth::Growth;
 use super::jobs::Jobs;
 use super::late::connect_late;
 use super::start::Started;
+use super::timing::{REFUSED_PAUSE, SUCCESSOR_LEAD};
 use crate::error::{Error, ErrorKind, ErrorStatus, Result, WorkerExit};
 use crate::event::PoolEvent;
 use crate::ids::{NodeIndex, Rank};
@@ -49,7 +49,7 @@ pub(crate) enum Fresh {
 impl Serving {
     pub(crate) fn new(shared: &Arc<Shared>, cleanup: &Cleanup, started: Started) -> Self {
         let Started { nodes, world, recipe, wanted, late, failed, took } = started;
-        let lead = took + shared.limits.grace + SPARE;
+        let lead = took + shared.limits.grace + SUCCESSOR_LEAD;
         shared.lock().machine_ends.notices.set_lead(lead);
         let layout = world.cluster.layout();
         let growth = Growth::new(wanted, layout.workers_per_node(), nodes.len() as u32, shared);
@@ -173,7 +173,7 @@ impl Serving {
                 self.growth.refuse(&error);
             }
             self.shared.emit(PoolEvent::NodeFailed { node: index, error });
-            let wait = tokio::time::sleep(REFUSED);
+            let wait = tokio::time::sleep(REFUSED_PAUSE);
             self.jobs.begin(Job::Repair(Repair::Replace(index)), wait, move |serving, ()| {
                 serving.decide(|fleet| fleet.replace(index));
             });
@@ -319,8 +319,3 @@ impl Serving {
         self.fleet(|fleet| fleet.nodes_of(workers)).into_iter().filter_map(|index| self.node(index)).collect()
     }
 }
-
-/// How long to wait before a machine is asked for again that the budget or the provider refused.
-const REFUSED: Duration = Duration::from_secs(60);
-/// How much earlier than the time that a machine takes to be ready a successor is begun.
-const SPARE: Duration = Duration::from_secs(30);

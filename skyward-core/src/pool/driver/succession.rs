@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::serving::Serving;
+use super::timing::{SUCCESSOR_PAUSE, WATCH_PAUSE};
 use crate::error::Result;
 use crate::event::{DrainReason, PoolEvent};
 use crate::ids::{MachineId, NodeIndex};
@@ -160,7 +161,7 @@ impl Serving {
     /// the machine still exists then.
     pub(crate) fn on_no_successor(&mut self, node: NodeIndex) {
         if let Some(machine) = self.node(node).map(|node| node.machine.id.clone()) {
-            self.notices(|notices| notices.again(&machine, (Instant::now() + AGAIN).into_std()));
+            self.notices(|notices| notices.again(&machine, (Instant::now() + SUCCESSOR_PAUSE).into_std()));
         }
     }
 
@@ -204,7 +205,7 @@ async fn look(
     provider: Checked,
     machines: Vec<(NodeIndex, MachineId)>,
 ) -> Result<Vec<(NodeIndex, MachineId, MachineReport)>> {
-    tokio::time::sleep(WATCH).await;
+    tokio::time::sleep(WATCH_PAUSE).await;
     let ids: Vec<MachineId> = machines.iter().map(|(_, machine)| machine.clone()).collect();
     let reports = provider.inspect(&ids).await?;
     Ok(machines.into_iter().zip(reports).map(|((node, machine), report)| (node, machine, report)).collect())
@@ -215,8 +216,3 @@ fn notice_in(ends_in: Duration, reason: DrainReason, words: Option<String>) -> O
     let at = Instant::now().into_std().checked_add(ends_in)?;
     Some(Notice { reason, at, words })
 }
-
-/// How often to query the states of machines that the provider can take back.
-const WATCH: Duration = Duration::from_secs(30);
-/// How long to wait before another successor is tried after several could not be made ready.
-const AGAIN: Duration = Duration::from_secs(60);

@@ -3,13 +3,13 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::run::Driver;
+use super::timing::PANIC_PAUSE;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
 use crate::pool::blueprint::Blueprint;
@@ -83,7 +83,7 @@ impl Remains {
         let mut ended = Ok(());
         for tries in 0..TRIES {
             // A panic about one machine does not keep the other machines from being ended.
-            tokio::time::sleep(PAUSE * tries).await;
+            tokio::time::sleep(PANIC_PAUSE * tries).await;
             ended = match AssertUnwindSafe(cleanup.end_all(end, gone)).catch_unwind().await {
                 // The error names the machines already.
                 Ok(ended) => return self.conclude(ended.map_err(|error| error.with_context("pool", &shared.pool))),
@@ -128,4 +128,3 @@ fn no_thread(error: std::io::Error) -> Error {
 
 /// How often a provider may panic before its machines are left to their leases.
 const TRIES: u32 = 4;
-const PAUSE: Duration = Duration::from_millis(10);

@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::timing::ENDING_MARGIN;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineNumber};
 use crate::provider::Offer;
@@ -50,7 +51,7 @@ impl Default for Account {
 impl Account {
     /// `shutdown` is the time that the pool has to end its machines.
     pub(crate) fn new(budget: Budget, shutdown: Duration) -> Self {
-        let ending = shutdown + SPARE;
+        let ending = shutdown + ENDING_MARGIN;
         Self { budget, ending, began: None, machines: BTreeMap::new(), released: (0.0, Duration::ZERO), closed: None }
     }
 
@@ -260,8 +261,6 @@ fn hours(time: Duration) -> f64 {
     time.as_secs_f64() / 3600.0
 }
 
-/// The time, in addition to the shutdown, that a pool keeps of its budget for its end.
-const SPARE: Duration = Duration::from_secs(120);
 /// Rounding error of sums, in dollars per hour.
 const ROUNDING: f64 = 1e-9;
 

@@ -9,6 +9,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::timing::{GROWTH_PAUSE, LONGEST_GROWTH_PAUSE, LONGEST_LOOK_PAUSE, SHORTEST_LOOK_PAUSE, SUSTAINED};
 use crate::spec::Limits;
 
 /// The bounds of an elastic pool, and what it has seen so far.
@@ -54,7 +55,7 @@ impl Elastic {
 
     /// When to look at the load again.
     pub(crate) fn next_look(&self, now: Instant) -> Instant {
-        now + LOOK.min(self.idle / 4).max(SHORTEST)
+        now + LONGEST_LOOK_PAUSE.min(self.idle / 4).max(SHORTEST_LOOK_PAUSE)
     }
 
     /// How many nodes the pool should have from now on; `None` for no change.
@@ -92,7 +93,7 @@ impl Elastic {
 
     /// The machines that were requested could not be made ready.
     pub(crate) fn on_failed(&mut self, now: Instant) {
-        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
+        let pause = GROWTH_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_GROWTH_PAUSE);
         self.failures += 1;
         self.not_before = now.checked_add(pause);
     }
@@ -105,15 +106,6 @@ impl Elastic {
         (idle > 0).then(|| (load.nodes + load.coming).saturating_sub(fewer).max(self.min).max(1))
     }
 }
-
-/// The longest time between two looks at the load.
-const LOOK: Duration = Duration::from_millis(500);
-const SHORTEST: Duration = Duration::from_millis(10);
-/// How long tasks must wait before the pool grows.
-const SUSTAINED: Duration = Duration::from_secs(1);
-/// The pause after the first failure; each further failure doubles it.
-const FIRST_PAUSE: Duration = Duration::from_secs(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
 mod tests {

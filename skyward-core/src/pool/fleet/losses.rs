@@ -1,12 +1,13 @@
 //! Losses in a row: how often workers and machines are started again, and when that has not helped.
 //!
-//! A loss counts until a task returns. Tasks return far more often than anything is lost, so nobody
-//! reports each of them: a count remembers how many tasks had returned when it was last raised.
+//! A loss counts until a task returns.
 
 use std::time::Duration;
 
 use super::Fleet;
 use super::step::{Step, Workers};
+use super::streak::Streak;
+use super::timing::SOUND;
 use crate::error::{Error, ErrorKind};
 use crate::ids::{NodeIndex, Rank};
 use crate::pool::fleet::table::Membership;
@@ -24,36 +25,6 @@ pub(crate) enum Verdict {
     Failed(Error),
 }
 
-/// How often something was lost in a row.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Count {
-    times: u32,
-    /// How many tasks had returned when the last loss was counted.
-    returned: u64,
-}
-
-impl Count {
-    /// How often in a row, if so many tasks have returned by now.
-    fn times(self, returned: u64) -> u32 {
-        if self.returned == returned { self.times } else { 0 }
-    }
-
-    /// Counts a loss, and returns how many in a row that makes.
-    fn add(&mut self, returned: u64) -> u32 {
-        *self = Self { times: self.times(returned) + 1, returned };
-        self.times
-    }
-}
-
-/// The losses of one node.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Losses {
-    /// Machines that were lost, or could not be replaced.
-    machines: Count,
-    /// Workers that were lost while they ran no task, or could not be started.
-    workers: Count,
-}
-
 impl Fleet {
     /// Sets whether the machines are other than the client's own host: then another machine may be
     /// sound where the only node is sick.
@@ -64,9 +35,9 @@ impl Fleet {
     /// A worker was lost. In a joined world, all workers were.
     pub(crate) fn on_worker_lost(&mut self, rank: Rank, loss: Loss, returns: &Returns) -> Verdict {
         if loss.lasted >= SOUND {
-            self.idle = Count::default();
+            self.idle = Streak::default();
             if let Some(losses) = self.table.losses_mut(self.node_of(rank)) {
-                losses.workers = Count::default();
+                losses.workers = Streak::default();
             }
         }
         let Some(exit) = loss.idle else { return Verdict::Repair(self.on_workers_lost(Workers::One(rank))) };
@@ -94,16 +65,16 @@ impl Fleet {
         if !self.ends
             && let Some(losses) = self.table.losses_mut(node)
         {
-            let times = losses.workers.add(returns.of(node));
-            let idle = self.idle.add(returns.all());
+            let times = losses.workers.grow(returns.of(node));
+            let idle = self.idle.grow(returns.all());
             let ails = |node: &NodeIndex| {
-                self.table.losses(*node).is_some_and(|losses| losses.workers.times(returns.of(*node)) > 0)
+                self.table.losses(*node).is_some_and(|losses| losses.workers.len(returns.of(*node)) > 0)
             };
             // If the workers of all nodes failed, the machines are not the cause.
             let alone = self.table.nodes().filter(ails).count() == 1;
             if times > MAX_SICK && alone && (self.apart || self.members() > 1) && self.is_kept(node) {
-                self.idle = Count::default();
-                self.table.losses_mut(node).into_iter().for_each(|losses| losses.workers = Count::default());
+                self.idle = Streak::default();
+                self.table.losses_mut(node).into_iter().for_each(|losses| losses.workers = Streak::default());
                 return Verdict::Sick(node, why(times));
             }
             if idle > MAX_IDLE {
@@ -124,10 +95,10 @@ impl Fleet {
             && let Some(losses) = self.table.losses_mut(node)
         {
             if lasted >= SOUND {
-                losses.machines = Count::default();
+                losses.machines = Streak::default();
             }
-            losses.workers = Count::default();
-            let times = losses.machines.add(returns.of(node));
+            losses.workers = Streak::default();
+            let times = losses.machines.grow(returns.of(node));
             if times > MAX_MACHINES {
                 let error = Error::new(
                     ErrorKind::Failed,
@@ -150,8 +121,6 @@ const MAX_SICK: u32 = 3;
 /// How many machines a node may lose in a row without one of its tasks returning before the pool
 /// gives up.
 const MAX_MACHINES: u32 = 3;
-/// A node or a worker that was ready for this long was sound: earlier losses no longer count.
-const SOUND: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
 mod tests;

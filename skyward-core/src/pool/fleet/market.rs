@@ -7,8 +7,9 @@
 //! the place.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use super::timing::REFUSAL_LASTS;
 use crate::error::{Error, ErrorKind, Refusal};
 use crate::ids::OfferId;
 use crate::provider::{Architecture, Offer};
@@ -147,7 +148,7 @@ impl Market {
     /// A machine of this offer is being taken back, or was: other offers are tried before it for a
     /// while.
     pub(crate) fn on_preempted(&mut self, offer: &OfferId, now: Instant) {
-        let until = now.checked_add(REMEMBERED);
+        let until = now.checked_add(REFUSAL_LASTS);
         self.candidates.iter_mut().filter(|one| one.offer.id == *offer).for_each(|one| one.preempted = until);
     }
 
@@ -160,7 +161,7 @@ impl Market {
         };
         let until = match refusal {
             Refusal::NotOffered => None,
-            _ => now.checked_add(REMEMBERED),
+            _ => now.checked_add(REFUSAL_LASTS),
         };
         for candidate in &mut self.candidates {
             let same_quota = quota.is_some() && candidate.offer.quota.as_deref() == quota;
@@ -240,8 +241,6 @@ impl fmt::Display for Shape {
     }
 }
 
-/// How long an offer is excluded after a refusal that is temporary.
-const REMEMBERED: Duration = Duration::from_secs(300);
 /// The most offers that an error lists.
 const MOST_LISTED: usize = 16;
 /// The most hints of refusals that an error repeats.

@@ -10,9 +10,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::losses::Count;
 pub(crate) use self::losses::Verdict;
 use self::membership::Successor;
+use self::streak::Streak;
 use self::table::Table;
 use crate::ids::{MachineNumber, NodeIndex, Rank};
 use crate::layout::Layout;
@@ -28,7 +28,9 @@ mod membership;
 pub(crate) mod notices;
 mod recovery;
 pub(crate) mod step;
+mod streak;
 mod table;
+mod timing;
 mod view;
 
 /// The nodes of a pool: those that it has, and those that come, leave or are lost.
@@ -52,7 +54,7 @@ pub(crate) struct Fleet {
     /// The number of machines in a row that could not be made ready.
     failures: u32,
     /// Losses of workers that ran no task, and failed starts of workers, in the whole pool.
-    idle: Count,
+    idle: Streak,
     /// Whether the machines are other than the client's own host.
     apart: bool,
     /// Whether the driver is changing the nodes of an idle world.
@@ -93,7 +95,7 @@ impl Fleet {
             dismissing: BTreeSet::new(),
             left: BTreeSet::new(),
             failures: 0,
-            idle: Count::default(),
+            idle: Streak::default(),
             apart: false,
             reshaping: false,
             ends: false,

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use super::timing::SAME_NOTICE;
 use crate::event::DrainReason;
 use crate::ids::{MachineId, NodeIndex};
 
@@ -48,7 +49,8 @@ struct Known {
 impl Notice {
     /// Whether this notice has news for whoever has the other notice of the same machine.
     pub(crate) fn replaces(&self, known: &Self) -> bool {
-        self.at + TOLERANCE < known.at || known.reason == DrainReason::Expired && self.reason == DrainReason::Preempted
+        self.at + SAME_NOTICE < known.at
+            || known.reason == DrainReason::Expired && self.reason == DrainReason::Preempted
     }
 }
 
@@ -168,9 +170,6 @@ impl Notices {
         self.machines.insert(machine, known);
     }
 }
-
-/// Two notices whose times differ by no more than this are the same notice.
-const TOLERANCE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

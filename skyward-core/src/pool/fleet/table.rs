@@ -4,7 +4,7 @@
 //! The nodes are numbered without gaps, and the number of a row is the number of its node. Rows are
 //! added and removed only at the end.
 
-use super::losses::Losses;
+use super::streak::Streak;
 use crate::ids::{MachineNumber, NodeIndex};
 
 /// The nodes of a pool, in order.
@@ -46,6 +46,15 @@ pub(super) enum Health {
     Lost(String),
     /// The node has left, or is about to leave or to join: nothing is repaired.
     Gone,
+}
+
+/// The losses of one node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Losses {
+    /// Machines that were lost, or could not be replaced.
+    pub(super) machines: Streak,
+    /// Workers that were lost while they ran no task, or could not be started.
+    pub(super) workers: Streak,
 }
 
 impl Row {

@@ -390,9 +390,6 @@ fn unexpected(wanted: &str, got: &FromAgent) -> Error {
         .with_hint("the worker package on the node is of another version than this client")
 }
 
-/// How long an agent may take to answer; it does no more for an answer than fork.
-pub(crate) const ANSWER: Duration = Duration::from_secs(30);
-
 /// The pauses after the first renewals of a lease.
 const FIRST_PAUSES: [Duration; 3] = [Duration::from_millis(30), Duration::from_millis(60), Duration::from_millis(120)];
 

@@ -9,14 +9,15 @@ use futures_util::future::try_join_all;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::agent::ANSWER;
 use super::greeting::{greet, greet_persistently, listen};
 use super::make::Node;
+use super::timing::AGENT_ANSWER;
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::PoolEvent;
 use crate::ids::{Generation, NodeIndex, Rank};
 use crate::plugin::PluginSet;
 use crate::pool::calls::shared::Shared;
+use crate::pool::calls::timing::{ATTEND_PAUSE, LONGEST_ATTEND_PAUSE};
 use crate::spec::ClusterInfo;
 use crate::worker::message::{Cluster, Peer, Peers, StartHook, StartSpec, StartedWorker};
 
@@ -118,7 +119,9 @@ impl World {
                 let head = nodes.iter().find(|node| node.index == NodeIndex(0));
                 let head = head.ok_or_else(|| Error::new(ErrorKind::Start, "the pool has no head node"));
                 let port = match head {
-                    Ok(head) => head.agent.reserve_port(ANSWER).await.map_err(|error| lost_if_silent(head, error)),
+                    Ok(head) => {
+                        head.agent.reserve_port(AGENT_ANSWER).await.map_err(|error| lost_if_silent(head, error))
+                    }
                     Err(error) => Err(error),
                 };
                 port.map_err(|error| NotStarted { node: NodeIndex(0), error })?
@@ -179,7 +182,7 @@ impl World {
             let rank = layout.rank(node.index, worker);
             shared.lock().slot(rank, generation).map_or([0; 2], |slot| slot.output.received())
         };
-        let started = node.agent.start(generation, workers, spec, received, ANSWER).await;
+        let started = node.agent.start(generation, workers, spec, received, AGENT_ANSWER).await;
         drop(sending);
         let started = started.map_err(|error| lost_if_silent(node, error))?;
         try_join_all(started.iter().map(|worker| self.connect(shared, node, generation, worker))).await.map(|_| ())
@@ -228,7 +231,7 @@ impl World {
             {
                 // The agent knows why the worker cannot be reached, and reports the end of the
                 // worker before it answers this request, unless the agent is gone too.
-                let stopped = node.agent.stop(generation, vec![worker.worker], Duration::ZERO, ANSWER).await;
+                let stopped = node.agent.stop(generation, vec![worker.worker], Duration::ZERO, AGENT_ANSWER).await;
                 stopped.map_err(|error| lost_if_silent(node, error))?;
                 return Err(ended_early(rank, &shared.exited(rank, generation).await).with_source(error.clone()));
             }
@@ -355,11 +358,11 @@ impl World {
         // A worker that computes answers when it is made to look at its connection, or when its
         // payload has returned.
         let attend = async {
-            let mut pause = ATTEND;
+            let mut pause = ATTEND_PAUSE;
             loop {
                 tokio::time::sleep(pause).await;
                 shared.attend(rank);
-                pause = (pause * 2).min(LONGEST_ATTEND);
+                pause = (pause * 2).min(LONGEST_ATTEND_PAUSE);
             }
         };
         let greeted = tokio::time::timeout(patience, greet(shared, node, generation, &worker, rank));
@@ -374,10 +377,6 @@ impl World {
     }
 }
 
-/// The time until a worker that does not answer is made to look at its connection for the first
-/// time; then twice as long each time, up to a bound.
-const ATTEND: Duration = Duration::from_millis(20);
-const LONGEST_ATTEND: Duration = Duration::from_secs(1);
 /// The number of nodes whose starts are under way at once.
 const STARTS: usize = 128;
 /// Bytes of results that a worker keeps until they are acknowledged.

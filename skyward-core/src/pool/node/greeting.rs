@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::make::Node;
+use super::timing::{GREET_PAUSE, LONGEST_GREET_PAUSE};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{Generation, Rank};
 use crate::pool::calls::failure::hook_error;
@@ -24,10 +24,10 @@ pub(super) async fn greet_persistently(
     worker: &StartedWorker,
     rank: Rank,
 ) -> Result<(Reader, u64)> {
-    let mut pause = AGAIN;
+    let mut pause = GREET_PAUSE;
     loop {
         let error = match greet(shared, node, generation, worker, rank).await {
-            Err(error) if error.kind() == ErrorKind::Io && pause <= LONGEST_AGAIN => error,
+            Err(error) if error.kind() == ErrorKind::Io && pause <= LONGEST_GREET_PAUSE => error,
             greeted => return greeted,
         };
         tracing::debug!(pool = %shared.pool, rank = rank.0, %error, "cannot connect to the worker yet; retrying");
@@ -95,8 +95,3 @@ async fn read(shared: Arc<Shared>, rank: Rank, generation: Generation, (mut read
     let error = reader.each(|frames| shared.on_frames(rank, generation, connection, frames)).await;
     tracing::debug!(pool = %shared.pool, rank = rank.0, ?error, "the connection to the worker ended");
 }
-
-/// The first and the longest pause between attempts to greet a worker that is being started. Each
-/// pause is twice as long as the one before.
-const AGAIN: Duration = Duration::from_millis(10);
-const LONGEST_AGAIN: Duration = Duration::from_secs(2);

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::agent::{ANSWER, Agent};
+use super::agent::Agent;
 use super::lease::renew;
 use super::progress::Steps;
 use super::purchase::{Bought, Purchase, Purchases};
+use super::timing::AGENT_ANSWER;
 use crate::bootstrap::{self, Inputs, Plan, Ready, StepEvent};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{DrainReason, PoolEvent};
@@ -240,7 +241,7 @@ async fn connect(
         let stream = remote.open(&ready.agent_socket).await?;
         Agent::connect(shared, index, layout, stream).await
     };
-    tokio::time::timeout(ANSWER, connect)
+    tokio::time::timeout(AGENT_ANSWER, connect)
         .await
         .map_err(|_| Error::new(ErrorKind::Timeout, format!("the agent of node {index} did not answer")))?
 }

@@ -11,3 +11,4 @@ pub(crate) mod repair;
 pub(crate) mod requests;
 mod round_trip;
 mod seat;
+pub(crate) mod timing;

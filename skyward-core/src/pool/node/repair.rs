@@ -7,10 +7,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use super::agent::ANSWER;
 use super::generation::{NotStarted, World, lost_if_silent};
 use super::make::{Node, Recipe};
 use super::purchase::{Patience, Purchase};
+use super::timing::{
+    AGENT_ANSWER, BUSY_CHECK, LOCAL_AGENT, LONGEST_RECONNECT_PAUSE, LONGEST_UNANSWERED, RECONNECT_PAUSE, STOP_MARGIN,
+    UNANSWERED,
+};
 use crate::error::{Error, ErrorKind, ErrorStatus, Result, WorkerExit};
 use crate::event::PoolEvent;
 use crate::ids::{Generation, NodeIndex, Rank};
@@ -40,9 +43,9 @@ pub(crate) async fn reach_agent(
 /// Reconnects to an agent. On the client's own host, a socket without a listener shows at once that
 /// the agent has ended, so the attempt is short.
 async fn reconnect_agent(shared: &Arc<Shared>, node: &Node, layout: Layout) -> Result<Node> {
-    let patience = if node.place.on_client_host { AT_HAND } else { shared.limits.lease / 2 };
+    let patience = if node.place.on_client_host { LOCAL_AGENT } else { shared.limits.lease / 2 };
     let end = Instant::now() + patience;
-    let mut pause = SHORTEST;
+    let mut pause = RECONNECT_PAUSE;
     loop {
         let error = match node.reconnect(shared, layout).await {
             Ok(node) => return Ok(node),
@@ -53,7 +56,7 @@ async fn reconnect_agent(shared: &Arc<Shared>, node: &Node, layout: Layout) -> R
             return Err(error);
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST);
+        pause = (pause * 2).min(LONGEST_RECONNECT_PAUSE);
     }
 }
 
@@ -90,7 +93,7 @@ pub(crate) async fn reach_worker(
     }
     tracing::warn!(pool = %shared.pool, rank = rank.0, "the worker runs nothing and cannot be reached; it is ended");
     shared.kill(rank, WorkerExit::Unreachable);
-    match tokio::time::timeout(shared.limits.grace + STOP, shared.exited(rank, generation)).await {
+    match tokio::time::timeout(shared.limits.grace + STOP_MARGIN, shared.exited(rank, generation)).await {
         Ok(_) => Ok(()),
         Err(_) => {
             let what = format!("the worker of rank {rank} cannot be reached, and its agent does not end it");
@@ -103,7 +106,7 @@ pub(crate) async fn reach_worker(
 /// worker has not begun are given to other workers.
 async fn until_idle(shared: &Shared, rank: Rank, generation: Generation) {
     loop {
-        tokio::time::sleep(UNANSWERED).await;
+        tokio::time::sleep(BUSY_CHECK).await;
         if !shared.is_busy(rank, generation).await {
             return;
         }
@@ -171,7 +174,7 @@ pub(crate) async fn make(
         if place == Some(NodeIndex(0)) {
             // The port of the present generation was reserved on the machine that was the head
             // before.
-            node.port = Some(node.agent.reserve_port(ANSWER).await?);
+            node.port = Some(node.agent.reserve_port(AGENT_ANSWER).await?);
         }
         Ok(node)
     });
@@ -268,7 +271,7 @@ async fn reach_first(
 /// does not keep the others from being asked. Returns the first error.
 pub(crate) async fn stop(shared: &Shared, nodes: &[Arc<Node>], workers: Vec<u32>) -> Result<()> {
     let generation = shared.lock().generation;
-    let deadline = shared.limits.grace + STOP;
+    let deadline = shared.limits.grace + STOP_MARGIN;
     let stops = nodes.iter().map(|node| node.agent.stop(generation, workers.clone(), Duration::ZERO, deadline));
     join_all(stops).await.into_iter().collect()
 }
@@ -276,7 +279,7 @@ pub(crate) async fn stop(shared: &Shared, nodes: &[Arc<Node>], workers: Vec<u32>
 /// The nodes whose agents do not answer, each with the connection that was tried and the error.
 pub(crate) async fn silent(nodes: Vec<Arc<Node>>) -> Vec<(NodeIndex, u64, Error)> {
     let checks = nodes.iter().map(|node| async move {
-        let error = node.agent.check(ANSWER).await.err()?;
+        let error = node.agent.check(AGENT_ANSWER).await.err()?;
         Some((node.index, node.agent.connection, error))
     });
     join_all(checks).await.into_iter().flatten().collect()
@@ -285,26 +288,13 @@ pub(crate) async fn silent(nodes: Vec<Arc<Node>>) -> Vec<(NodeIndex, u64, Error)
 /// Reconnects to a worker, however many attempts it takes. An open connection is kept for long,
 /// because a connection that is given up stays in the worker's queue until the worker looks at it.
 async fn reconnect(world: &World, shared: &Arc<Shared>, node: &Node, rank: Rank, generation: Generation) {
-    let (mut pause, mut patience) = (SHORTEST, PATIENCE);
+    let (mut pause, mut patience) = (RECONNECT_PAUSE, UNANSWERED);
     while let Err(error) = world.reconnect(shared, node, rank, generation, patience).await {
         tracing::debug!(pool = %shared.pool, rank = rank.0, %error, "cannot connect to the worker yet; retrying");
         if error.kind() == ErrorKind::Timeout {
-            patience = (patience * 2).min(LONGEST_PATIENCE);
+            patience = (patience * 2).min(LONGEST_UNANSWERED);
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST);
+        pause = (pause * 2).min(LONGEST_RECONNECT_PAUSE);
     }
 }
-
-const SHORTEST: Duration = Duration::from_millis(10);
-/// The longest pause between two attempts to reconnect.
-const LONGEST: Duration = Duration::from_secs(5);
-/// How long a connection is kept on which a worker does not answer: at first, and at most.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LONGEST_PATIENCE: Duration = Duration::from_secs(900);
-/// How often to check whether a worker that does not answer runs something.
-const UNANSWERED: Duration = Duration::from_secs(15);
-/// How long to look for an agent on the client's own host.
-const AT_HAND: Duration = Duration::from_millis(100);
-/// The time that an agent gets to end process trees, in addition to the grace.
-const STOP: Duration = Duration::from_secs(10);

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::super::tests::{GRACE, Story};
 use super::*;
 use crate::error::{Error, ErrorKind};
@@ -17,12 +19,12 @@ fn caller(count: usize) -> (Story, TaskId, Vec<TaskId>) {
 #[test]
 fn calls_of_a_caller_that_does_not_report_its_wait_fall_back_and_later_ones_at_once() {
     let (mut story, root, calls) = caller(3);
-    story.later(SOON - MOMENT);
+    story.later(FALLBACK - MOMENT);
     assert_eq!(story.helps(), []);
     story.later(MOMENT);
     assert_eq!(story.helps(), [(0, calls[0], true)]);
     for pair in calls.windows(2) {
-        story.later(SOON * 2);
+        story.later(FALLBACK * 2);
         assert_eq!(story.helps(), [], "one at a time");
         story.helped(0, pair[0]);
         assert_eq!(story.helps(), [(0, pair[1], true)]);
@@ -33,7 +35,7 @@ fn calls_of_a_caller_that_does_not_report_its_wait_fall_back_and_later_ones_at_o
     let root = story.submit(Target::Any);
     let call = story.call(root);
     assert_eq!(story.helps(), [], "its worker was free in the meantime");
-    story.later(SOON);
+    story.later(FALLBACK);
     assert_eq!(story.helps(), [(0, call, true)]);
 }
 
@@ -46,7 +48,7 @@ fn a_call_falls_back_whatever_other_workers_run() {
             story.submit(Target::Rank(Rank(rank)));
         }
         let call = story.call(root);
-        story.later(SOON - MOMENT);
+        story.later(FALLBACK - MOMENT);
         assert_eq!(story.helps(), []);
         story.later(MOMENT);
         assert_eq!(story.helps(), [(0, call, true)], "the others may run for hours");
@@ -64,7 +66,7 @@ fn a_call_falls_back_beside_a_node_that_drains_or_whose_machine_will_end() {
             story.cordon(1)
         }
         let call = story.call(root);
-        story.later(SOON);
+        story.later(FALLBACK);
         assert_eq!(story.helps(), [(0, call, true)]);
     }
 }
@@ -74,7 +76,7 @@ fn a_worker_whose_main_thread_runs_a_call_gets_no_other_call_beside_it() {
     let (mut story, root, calls) = caller(3);
     story.waiting(0, root);
     assert_eq!(story.helps(), [(0, calls[0], false)]);
-    story.later(SOON * 3);
+    story.later(FALLBACK * 3);
     assert_eq!(story.helps(), []);
     story.helped(0, calls[0]);
     assert_eq!(story.helps(), [(0, calls[1], false)]);
@@ -86,7 +88,7 @@ fn each_caller_gets_its_own_call() {
     let roots: Vec<TaskId> = (0..4).map(|rank| story.submit(Target::Rank(Rank(rank)))).collect();
     let timeout = TaskOptions::default().timeout(Duration::from_secs(60));
     let calls: Vec<TaskId> = roots.iter().flat_map(|root| [0; 2].map(|_| story.call_with(*root, timeout))).collect();
-    story.later(SOON);
+    story.later(FALLBACK);
     let mut helps = story.helps();
     helps.sort();
     assert_eq!(helps, [(0, calls[0], true), (1, calls[2], true), (2, calls[4], true), (3, calls[6], true)]);
@@ -101,7 +103,7 @@ fn a_call_with_a_timeout_falls_back_while_other_tasks_queue_and_its_timeout_fire
     }
     story.waiting(0, root);
     let call = story.call_with(root, TaskOptions::default().timeout(Duration::from_secs(60)));
-    story.later(SOON);
+    story.later(FALLBACK);
     assert_eq!(story.helps(), [(0, call, false)]);
     story.later(Duration::from_secs(60));
     assert_eq!(story.outcome(call), Some(Err(ErrorKind::Timeout)));
@@ -112,7 +114,7 @@ fn a_call_without_help_falls_back_on_a_main_thread_that_waits() {
     let (mut story, root, _) = caller(0);
     story.waiting(0, root);
     let call = story.call_with(root, TaskOptions::default().timeout(Duration::from_secs(1)));
-    story.later(SOON);
+    story.later(FALLBACK);
     assert_eq!(story.helps(), [(0, call, false)]);
     story.later(Duration::from_secs(1));
     assert!(story.interrupted(call) && story.outcome(call) == Some(Err(ErrorKind::Timeout)));
@@ -125,10 +127,10 @@ fn a_call_that_has_ended_a_worker_waits_for_a_starting_worker() {
     let risky = story.call(root);
     assert_eq!(story.running(1), Some(risky));
     story.lost(1);
-    story.later(SOON * 3);
+    story.later(FALLBACK * 3);
     assert_eq!(story.helps(), [], "the starting worker takes it");
     let plain = story.call(root);
-    story.later(SOON);
+    story.later(FALLBACK);
     assert_eq!(story.helps(), [(0, plain, true)]);
     story.ready();
     assert_eq!(story.running(1), Some(risky));
@@ -146,7 +148,7 @@ fn a_call_of_a_task_without_help_falls_back() {
     story.waiting(0, root);
     let call = story.call(root);
     assert_eq!(story.helps(), []);
-    story.later(SOON);
+    story.later(FALLBACK);
     assert_eq!(story.helps(), [(0, call, false)]);
 }
 
@@ -168,7 +170,7 @@ fn waits_that_begin_and_end_do_not_put_off_the_fallback() {
 #[test]
 fn later_calls_do_not_put_off_the_fallback_of_earlier_ones() {
     let (mut story, root, calls) = caller(1);
-    story.later(SOON - MOMENT);
+    story.later(FALLBACK - MOMENT);
     story.call(root);
     assert_eq!(story.helps(), []);
     story.later(MOMENT);
@@ -178,7 +180,7 @@ fn later_calls_do_not_put_off_the_fallback_of_earlier_ones() {
 #[test]
 fn calls_of_a_call_that_fell_back_fall_back_in_turn_the_deepest_first() {
     let (mut story, root, calls) = caller(2);
-    story.later(SOON);
+    story.later(FALLBACK);
     let deep = story.call(calls[0]);
     assert_eq!(story.helps(), [(0, deep, true)], "at once: all wait for calls again");
     story.helped(0, deep);
@@ -192,7 +194,7 @@ fn calls_of_a_call_that_fell_back_fall_back_in_turn_the_deepest_first() {
 #[test]
 fn an_outer_frame_that_waits_runs_the_calls_below_it() {
     let (mut story, root, calls) = caller(1);
-    story.later(SOON);
+    story.later(FALLBACK);
     assert_eq!(story.helps(), [(0, calls[0], true)]);
     story.waiting(0, root);
     let below = story.call(calls[0]);
@@ -202,10 +204,10 @@ fn an_outer_frame_that_waits_runs_the_calls_below_it() {
 #[test]
 fn a_refused_call_falls_back_again_after_a_while() {
     let (mut story, _, calls) = caller(1);
-    story.later(SOON);
+    story.later(FALLBACK);
     story.refused(0, calls[0]);
     assert_eq!(story.helps(), []);
-    story.later(SOON - MOMENT);
+    story.later(FALLBACK - MOMENT);
     assert_eq!(story.helps(), []);
     story.later(MOMENT);
     assert_eq!(story.helps(), [(0, calls[0], true)]);
@@ -215,7 +217,7 @@ fn a_refused_call_falls_back_again_after_a_while() {
 fn a_call_whose_caller_is_about_to_be_lost_does_not_fall_back() {
     let (mut story, _, calls) = caller(1);
     story.scheduler.on_ended(Rank(0));
-    story.later(SOON * 2);
+    story.later(FALLBACK * 2);
     assert_eq!(story.helps(), []);
     story.lost(0);
     assert_eq!(story.outcome(calls[0]), Some(Err(ErrorKind::Cancelled)));
@@ -225,7 +227,7 @@ fn a_call_whose_caller_is_about_to_be_lost_does_not_fall_back() {
 #[test]
 fn a_worker_takes_nothing_before_a_call_on_another_thread_has_ended() {
     let (mut story, root, calls) = caller(1);
-    story.later(SOON);
+    story.later(FALLBACK);
     let next = story.submit(Target::Any);
     assert_eq!((story.done(0), story.outcome(calls[0])), (root, Some(Err(ErrorKind::Cancelled))));
     assert!(story.interrupted(calls[0]));
@@ -242,7 +244,7 @@ fn a_call_on_another_thread_that_ignores_interrupts_ends_its_worker_and_not_the_
     let mut story = Story::new(1, 1, false);
     let root = story.submit(Target::Any);
     let call = story.call(root);
-    story.later(SOON);
+    story.later(FALLBACK);
     assert_eq!(story.helps(), [(0, call, true)]);
     story.done(0);
     story.later(GRACE);
@@ -259,7 +261,7 @@ fn a_call_on_another_thread_that_ignores_interrupts_ends_its_worker_and_not_the_
 fn a_task_and_a_call_on_another_thread_have_separate_grace_times() {
     for heeds in [false, true] {
         let (mut story, root, calls) = caller(1);
-        story.later(SOON);
+        story.later(FALLBACK);
         story.cancel(calls[0]);
         story.later(Duration::from_secs(1));
         story.cancel(root);
@@ -280,7 +282,7 @@ fn a_task_and_a_call_on_another_thread_have_separate_grace_times() {
 #[test]
 fn calls_that_a_cancelled_task_runs_on_other_threads_are_interrupted_too() {
     let (mut story, root, calls) = caller(1);
-    story.later(SOON);
+    story.later(FALLBACK);
     story.cancel(root);
     assert!(story.interrupted(root) && story.interrupted(calls[0]));
     let cancelled = Err(Error::new(ErrorKind::Cancelled, "interrupted"));
@@ -295,7 +297,7 @@ fn a_gang_waits_for_calls_on_other_threads() {
     let mut story = Story::new(1, 1, true);
     let root = story.submit(Target::Any);
     let call = story.call(root);
-    story.later(SOON);
+    story.later(FALLBACK);
     let gang = story.gang();
     story.done(0);
     assert_eq!(story.running(0), None);

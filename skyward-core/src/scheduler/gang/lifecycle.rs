@@ -1,6 +1,6 @@
 //! How the scheduler starts gangs, tries them again, and ends them.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{Gang, GangPhase, Member, MemberState};
 use crate::error::{Error, ErrorKind, WorkerExit};
@@ -8,6 +8,7 @@ use crate::ids::{Attempt, Rank, TaskId};
 use crate::payload::{Outcome, Target, TaskOptions};
 use crate::scheduler::task::{Membership, Place};
 use crate::scheduler::timers::Timer;
+use crate::scheduler::timing::SUSPICION;
 use crate::scheduler::tries::Next;
 use crate::scheduler::{Action, Scheduler, Shape};
 
@@ -253,6 +254,3 @@ impl Scheduler {
         self.look_all();
     }
 }
-
-/// How much later than a peer's error the report of an ended process may arrive.
-const SUSPICION: Duration = Duration::from_secs(1);

@@ -3,13 +3,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::ids::{Generation, Rank};
 use crate::pool::calls::shared::Shared;
+use crate::pool::calls::timing::{CALLER_ANSWER, CALLER_PAUSE, CALLER_REACHED, LONGEST_CALLER_PAUSE};
 use crate::pool::command::Command;
 use crate::pool::spawn::{OnEnd, spawn};
 use crate::remote::Remote;
@@ -36,33 +36,33 @@ pub(crate) async fn reach_caller(shared: Arc<Shared>, remote: Arc<dyn Remote>, r
 }
 
 async fn persist(shared: &Arc<Shared>, remote: &dyn Remote, rank: Rank, generation: Generation) -> Result<()> {
-    let mut end = Instant::now() + LOST;
+    let mut end = Instant::now() + CALLER_REACHED;
     let fruitless = shared.lock().calls_of(rank, generation).map_or(0, |calls| calls.fruitless);
     if fruitless >= FRUITLESS {
         let what = format!("{fruitless} connections for the calls of rank {rank} carried invalid messages");
         return Err(Error::new(ErrorKind::Protocol, what));
     }
     // Connections that end at once, one after another, must not keep a processor busy.
-    let mut pause = (SHORTEST * (1 << fruitless.min(16))).min(LONGEST);
+    let mut pause = (CALLER_PAUSE * (1 << fruitless.min(16))).min(LONGEST_CALLER_PAUSE);
     if fruitless > 1 {
         tokio::time::sleep(pause).await;
     }
     loop {
-        let error = match tokio::time::timeout(ANSWER, connect(shared, remote, rank, generation)).await {
+        let error = match tokio::time::timeout(CALLER_ANSWER, connect(shared, remote, rank, generation)).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error,
-            Err(_) => Error::new(ErrorKind::Timeout, format!("the worker did not answer within {ANSWER:?}")),
+            Err(_) => Error::new(ErrorKind::Timeout, format!("the worker did not answer within {CALLER_ANSWER:?}")),
         };
         // While the worker cannot be reached at all, nothing is wrong with its calls.
         if shared.lock().slot(rank, generation).is_some_and(|slot| !slot.connection.is_read()) {
-            end = Instant::now() + LOST;
+            end = Instant::now() + CALLER_REACHED;
         }
         if Instant::now() >= end {
             return Err(error);
         }
         tracing::debug!(pool = %shared.pool, rank = rank.0, %error, "the connection for the worker's calls is not open yet");
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST);
+        pause = (pause * 2).min(LONGEST_CALLER_PAUSE);
     }
 }
 
@@ -152,13 +152,5 @@ pub(super) async fn read(shared: Arc<Shared>, rank: Rank, generation: Generation
     tracing::debug!(pool = %shared.pool, rank = rank.0, ?error, "the connection of the worker's calls ended");
 }
 
-/// How long a worker may take to answer.
-const ANSWER: Duration = Duration::from_secs(10);
-/// How long to try to reach a worker for its calls.
-const LOST: Duration = Duration::from_secs(60);
 /// The number of connections in a row with invalid messages after which a worker is ended.
 const FRUITLESS: u32 = 40;
-/// The first and the longest pause between two attempts; each pause is twice as long as the one
-/// before.
-const SHORTEST: Duration = Duration::from_millis(5);
-const LONGEST: Duration = Duration::from_secs(2);

@@ -1,11 +1,10 @@
 //! Where the machines of a pool are, as its first record says.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
+use crate::pool::custody::timing::PART_ANSWER;
 use crate::provider::{Machine, Part, Provider, client};
 
 /// A part of the pool's provider, which may have machines of the pool.
@@ -57,9 +56,9 @@ impl PartRecord {
 
 /// The identity of a part, which it is asked once for.
 pub(crate) async fn identity(part: &Part) -> Result<String> {
-    let asked = tokio::time::timeout(PATIENCE, part.provider.identity()).await;
+    let asked = tokio::time::timeout(PART_ANSWER, part.provider.identity()).await;
     asked.unwrap_or_else(|_| {
-        let message = format!("{} did not report its identity within {PATIENCE:?}", part.name);
+        let message = format!("{} did not report its identity within {PART_ANSWER:?}", part.name);
         Err(crate::Error::new(crate::error::ErrorKind::Timeout, message).temporary())
     })
 }
@@ -69,9 +68,6 @@ pub(crate) fn part_of(machine: &Machine) -> Option<&str> {
     machine.id.as_str().split_once('@').map(|(_, part)| part)
 }
 
-/// How long a part may take to report its identity. A part that has just failed to answer reports
-/// that at once.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// The last version of the ledger whose identities contained names and places.
 const LAST_OF_PLACES: u32 = 2;
 

@@ -356,7 +356,7 @@ async fn a_disk_that_does_not_answer_is_an_error_after_some_time() {
     let read = tokio::spawn(blocking(move || Ok(answered.recv().is_ok())));
     // By hand: the paused clock waits for work on other threads.
     tokio::task::yield_now().await;
-    tokio::time::advance(PATIENCE).await;
+    tokio::time::advance(DISK_ANSWER).await;
     let error = read.await.unwrap().unwrap_err();
     assert!(error.kind() == ErrorKind::Ledger && error.hint().is_some(), "{error}");
     drop(answer);

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use futures_util::stream::{self, StreamExt};
 use tokio::time::Instant;
 
-use super::{AT_ONCE, Elsewhere, Ended, Holders, PATIENCE, Reaped, Unconfirmed};
+use super::{AT_ONCE, Elsewhere, Ended, Holders, Reaped, Unconfirmed};
 use crate::error::Result;
 use crate::ids::PoolId;
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::custody::ledger::{Found, Ledger, Orphan, blocking};
+use crate::pool::custody::timing::{CLOCK_MARGIN, POOL_GONE};
 use crate::provider::{Checked, PoolRecord, Provider};
 
 /// Ends the pools of a provider that have expired, no matter who started them and where. Use it for
@@ -138,7 +139,7 @@ async fn end_expired(provider: &Checked, record: PoolRecord, orphan: Option<Orph
     let note = |machine: &crate::provider::Machine| {
         gone.lock().unwrap_or_else(PoisonError::into_inner).push(machine.id.clone());
     };
-    cleanup.end_machines(Instant::now() + PATIENCE, note).await?;
+    cleanup.end_machines(Instant::now() + POOL_GONE, note).await?;
     if let Some(orphan) = orphan {
         blocking(move || orphan.forget()).await?;
     }
@@ -148,13 +149,10 @@ async fn end_expired(provider: &Checked, record: PoolRecord, orphan: Option<Orph
 
 /// Whether no machine of a pool can live any more.
 fn has_expired(record: &PoolRecord, provider: &Checked, now: SystemTime) -> bool {
-    let margin = MARGIN + provider.capabilities().settles_in;
+    let margin = CLOCK_MARGIN + provider.capabilities().settles_in;
     now.duration_since(record.expires).is_ok_and(|since| since > margin)
 }
 
 fn elsewhere(record: PoolRecord) -> Elsewhere {
     Elsewhere { pool: record.pool, process: None, owner: record.owner, expires: Some(record.expires) }
 }
-
-/// Allows for clocks that differ, and for a keeper that checks a little later.
-const MARGIN: Duration = Duration::from_secs(60);

@@ -5,6 +5,8 @@ mod left_alone;
 mod parts;
 mod unrecorded;
 
+use std::time::Duration;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;

@@ -108,7 +108,7 @@ fn the_pool_begins_to_end_while_the_budget_still_covers_its_end() {
     let now = Instant::now();
     let mut hours = Account::new(Budget::default().hours(1.0), SHUTDOWN);
     assert_eq!(hours.admit(&launch(0), MachineNumber(0), &at(Some(1.0)), 1, now).unwrap(), Some(HOUR));
-    assert_eq!(hours.ends_at(now), Some(now + HOUR - SHUTDOWN - SPARE));
+    assert_eq!(hours.ends_at(now), Some(now + HOUR - SHUTDOWN - ENDING_MARGIN));
     assert_eq!(hours.ends_at(now + HOUR * 2), Some(now + HOUR * 2));
     let error = hours.exhausted(now + HOUR);
     assert!(format!("{error:#}").contains("1 h") && error.hint().unwrap().contains(".budget("), "{error}");
@@ -116,7 +116,7 @@ fn the_pool_begins_to_end_while_the_budget_still_covers_its_end() {
     for number in 0..2 {
         dollars.admit(&launch(number), MachineNumber(0), &at(Some(5.0)), 2, now).unwrap();
     }
-    assert_eq!(dollars.ends_at(now), Some(now + HOUR - SHUTDOWN - SPARE));
+    assert_eq!(dollars.ends_at(now), Some(now + HOUR - SHUTDOWN - ENDING_MARGIN));
     // One of the two machines is gone after half of the time, so the other machine has the rest.
     dollars.on_released(&launch(0), now + HOUR / 2);
     assert_eq!(dollars.lasts(now + HOUR / 2), Some(HOUR));

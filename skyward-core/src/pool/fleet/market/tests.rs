@@ -30,9 +30,9 @@ fn offers_are_tried_in_their_order_and_again_after_some_minutes() {
     let now = Instant::now();
     let mut market = market(vec![offer("a", "1"), offer("b", "1"), offer("a", "2")], false);
     assert_eq!(refused(&mut market, now, &Refusal::Capacity), ["a/1", "b/1", "a/2"]);
-    assert_eq!(market.next(now, |_| true), Next::Wait(now + REMEMBERED));
-    assert_eq!(refused(&mut market, now + REMEMBERED, &Refusal::NotOffered), ["a/1", "b/1", "a/2"]);
-    assert_eq!(market.next(now + REMEMBERED * 9, |_| true), Next::Nothing);
+    assert_eq!(market.next(now, |_| true), Next::Wait(now + REFUSAL_LASTS));
+    assert_eq!(refused(&mut market, now + REFUSAL_LASTS, &Refusal::NotOffered), ["a/1", "b/1", "a/2"]);
+    assert_eq!(market.next(now + REFUSAL_LASTS * 9, |_| true), Next::Nothing);
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn an_offer_of_which_a_machine_was_taken_back_comes_last_for_some_minutes() {
     assert_eq!(next(&mut market, now), "b/1");
     market.on_refused(&OfferId::new("b/1"), &Error::refused(Refusal::Capacity, "no"), now);
     assert_eq!(next(&mut market, now), "a/1", "no other offer is left");
-    assert_eq!(next(&mut market, now + REMEMBERED), "a/1");
+    assert_eq!(next(&mut market, now + REFUSAL_LASTS), "a/1");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What a reap ends and removes: machines that appear late, pools that other reaps work on, and
 //! what an interrupted reap has left.
 
+use std::time::Duration;
+
 use std::future::Future;
 
 use super::*;
@@ -36,7 +38,7 @@ async fn a_changed_clock_changes_neither_what_is_ended_nor_how_long_it_takes() {
                 Arc::new(Cloud { name: "cloud", machines: Mutex::new(machines), lists_from, ..Cloud::default() });
             let started = Instant::now();
             let given = [&cloud];
-            let reaped = tokio::time::timeout(PATIENCE, reap_with(&scratch, &given)).await.unwrap();
+            let reaped = tokio::time::timeout(POOL_GONE, reap_with(&scratch, &given)).await.unwrap();
             assert_eq!(reaped.ended.len(), 1, "written at {written}: {reaped}");
             let ended = cloud.ended.lock().unwrap().contains(&MachineId::new(format!("{pool}.n1")));
             assert_eq!(ended, lists_from == 3, "written at {written}: {reaped}");

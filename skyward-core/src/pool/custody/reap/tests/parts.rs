@@ -1,5 +1,7 @@
 //! Pools of a provider with parts, such as a list of hosts: each part is looked for by itself.
 
+use std::time::Duration;
+
 use super::*;
 use crate::pool::custody::ledger::PoolLedger;
 

@@ -1,5 +1,7 @@
 //! Pools without a ledger: a reap ends the pools that the provider lists as expired.
 
+use std::time::Duration;
+
 use super::*;
 
 /// The record of a pool that expires `seconds` from now; a negative number is a time in the past.

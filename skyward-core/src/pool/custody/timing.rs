@@ -1,0 +1,21 @@
+//! The times of what a pool owns, by what they bound.
+
+use std::time::Duration;
+
+/// The age of an unfinished file from which nobody finishes it any more.
+pub(crate) const ABANDONED: Duration = Duration::from_secs(3600);
+/// Allows for clocks that differ, and for a keeper that checks a little later.
+pub(crate) const CLOCK_MARGIN: Duration = Duration::from_secs(60);
+/// How long to wait for a disk that does not answer.
+pub(crate) const DISK_ANSWER: Duration = Duration::from_secs(10);
+/// How long further machines can join a call.
+pub(crate) const GATHER: Duration = Duration::from_millis(10);
+/// The least time for ending the machines, even if the deadline has passed already.
+pub(crate) const LEAST_END: Duration = Duration::from_secs(2);
+/// The longest pause between two looks for a machine that was requested and is not listed.
+pub(crate) const LONGEST_LOOK_PAUSE: Duration = Duration::from_millis(500);
+/// How long a part may take to report its identity. A part that has just failed to answer reports
+/// that at once.
+pub(crate) const PART_ANSWER: Duration = Duration::from_secs(30);
+/// How long the machines of one pool may take to be gone.
+pub(crate) const POOL_GONE: Duration = Duration::from_secs(120);

@@ -1,0 +1,26 @@
+//! The times of what happens on one node, by what they bound.
+
+use std::time::Duration;
+
+/// How long an agent may take to answer; it does no more for an answer than fork.
+pub(crate) const AGENT_ANSWER: Duration = Duration::from_secs(30);
+/// How often to check whether a worker that does not answer runs something.
+pub(crate) const BUSY_CHECK: Duration = Duration::from_secs(15);
+/// The first pause between two attempts to greet a worker that is being started; each later pause
+/// is twice as long.
+pub(crate) const GREET_PAUSE: Duration = Duration::from_millis(10);
+/// How long to look for an agent on the client's own host.
+pub(crate) const LOCAL_AGENT: Duration = Duration::from_millis(100);
+/// The longest pause between two attempts to greet a worker that is being started.
+pub(crate) const LONGEST_GREET_PAUSE: Duration = Duration::from_secs(2);
+/// The longest pause between two attempts to reconnect.
+pub(crate) const LONGEST_RECONNECT_PAUSE: Duration = Duration::from_secs(5);
+/// How long a connection is kept at most on which a worker does not answer.
+pub(crate) const LONGEST_UNANSWERED: Duration = Duration::from_secs(900);
+/// The first pause between two attempts to reconnect; each later pause is twice as long.
+pub(crate) const RECONNECT_PAUSE: Duration = Duration::from_millis(10);
+/// The time that an agent gets to end process trees, in addition to the grace.
+pub(crate) const STOP_MARGIN: Duration = Duration::from_secs(10);
+/// How long a connection is kept at first on which a worker does not answer; then twice as long
+/// each time.
+pub(crate) const UNANSWERED: Duration = Duration::from_secs(60);
