@@ -13,7 +13,7 @@ use syn::{Expr, Item, ItemMod, Lit, Meta};
 
 /// A file of production code.
 pub(crate) struct Source {
-    /// The module that the file holds: `pool::calls`, and nothing for the root of a crate.
+    /// The module that the file holds: `pool::tasks`, and nothing for the root of a crate.
     pub(crate) module: String,
     pub(crate) path: PathBuf,
     /// The syntax of its production code.

@@ -6,10 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-use super::calls::shared::Shared;
 use super::command::Command;
 use super::custody::cleanup::Cleanup;
 use super::driver::supervisor::not_gone;
+use super::tasks::shared::Shared;
 use crate::compute::ComputePool;
 use crate::compute::PoolStatus;
 use crate::error::{Error, ErrorKind, Result};

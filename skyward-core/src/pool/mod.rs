@@ -3,7 +3,6 @@
 
 mod blueprint;
 mod builder;
-pub(crate) mod calls;
 mod command;
 mod custody;
 mod driver;
@@ -16,6 +15,7 @@ mod node;
 mod plan;
 mod rehearsal;
 mod spawn;
+pub(crate) mod tasks;
 
 pub use builder::PoolBuilder;
 #[cfg(any(test, fuzzing))]

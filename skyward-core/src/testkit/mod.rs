@@ -15,5 +15,5 @@ pub mod remote_suite;
 pub mod sim;
 mod violation;
 
-pub use crate::pool::calls::lock::holds;
+pub use crate::pool::tasks::lock::holds;
 pub use violation::Violation;

@@ -182,7 +182,7 @@ pub(super) const MESSAGES: Enums<'static> = Enums {
         // To the driver, from other parts.
         "pool::command",
         // From the state behind the lock to what is outside of it, and to the readers of events.
-        "pool::calls::effect",
+        "pool::tasks::effect",
         "event::PoolEvent",
     ],
 };

@@ -12,8 +12,6 @@ use super::PoolBuilder;
 use crate::error::Result;
 use crate::event::Events;
 use crate::ids::PoolId;
-use crate::pool::calls::life::closed;
-use crate::pool::calls::shared::{Settings, Shared};
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::driver::run::Driver;
 use crate::pool::driver::supervisor::Supervisor;
@@ -21,6 +19,8 @@ use crate::pool::fleet::account::Account;
 use crate::pool::handle::Pool;
 use crate::pool::metrics::Metrics;
 use crate::pool::spawn::spawn;
+use crate::pool::tasks::life::closed;
+use crate::pool::tasks::shared::{Settings, Shared};
 use crate::spec::Secrets;
 
 impl PoolBuilder {

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use super::timing::LAST_OUTPUT;
 use crate::error::Result;
 use crate::event::PoolEvent;
-use crate::pool::calls::shared::Shared;
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::node::make::Node;
+use crate::pool::tasks::shared::Shared;
 use crate::provider::Machine;
 
 impl Cleanup {

@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::ids::MachineNumber;
-use crate::pool::calls::shared::Shared;
 use crate::pool::fleet::autoscale::Elastic;
 use crate::pool::foreign::answer;
 use crate::pool::node::make::Node;
+use crate::pool::tasks::shared::Shared;
 use crate::spec::Nodes;
 
 /// The state of a pool's growing and shrinking, and the caller that waits for it.

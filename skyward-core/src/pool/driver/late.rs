@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
-use crate::pool::calls::shared::Shared;
 use crate::pool::fleet::launch::Launch;
 use crate::pool::node::make::{Node, Prepared};
+use crate::pool::tasks::shared::Shared;
 
 /// A machine that is being made ready; the pool may start without it.
 pub(crate) struct Late {

@@ -11,11 +11,11 @@ use crate::error::Result;
 use crate::event::{DrainReason, PoolEvent};
 use crate::ids::{Generation, MachineNumber, NodeIndex};
 use crate::layout::Layout;
-use crate::pool::calls::shared::Shared;
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::fleet::step::{Job, Taken};
 use crate::pool::node::make::Node;
 use crate::pool::node::timing::STOP_MARGIN;
+use crate::pool::tasks::shared::Shared;
 
 impl Serving {
     /// Gives up a machine that has no place and is not needed any more.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use crate::event::PoolEvent;
-use crate::pool::calls::shared::Shared;
+use crate::pool::tasks::shared::Shared;
 
 /// Checks the runtime again and again, and reports when it was blocked.
 pub(crate) async fn watch_runtime(shared: Arc<Shared>) {

@@ -16,13 +16,13 @@ use crate::compute::PoolPhase;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
 use crate::pool::blueprint::Blueprint;
-use crate::pool::calls::life::closed;
-use crate::pool::calls::shared::Shared;
-use crate::pool::calls::state::State;
 use crate::pool::command::Command;
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::fleet::clock;
 use crate::pool::node::make::Node;
+use crate::pool::tasks::life::closed;
+use crate::pool::tasks::shared::Shared;
+use crate::pool::tasks::state::State;
 
 /// The driver of a pool.
 pub(crate) struct Driver {
@@ -269,8 +269,8 @@ fn next_timeout(shared: &Shared) -> Option<Instant> {
 mod tests {
     use super::*;
     use crate::ids::{LaunchId, MachineNumber};
-    use crate::pool::calls::replies::tests::pool;
     use crate::pool::fleet::account::Account;
+    use crate::pool::tasks::replies::tests::pool;
     use crate::provider::Offer;
     use crate::spec::Budget;
 

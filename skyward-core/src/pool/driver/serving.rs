@@ -12,8 +12,6 @@ use crate::error::{Error, ErrorKind, ErrorStatus, Result, WorkerExit};
 use crate::event::PoolEvent;
 use crate::ids::{NodeIndex, Rank};
 use crate::layout::Layout;
-use crate::pool::calls::nested::connection::reach_caller;
-use crate::pool::calls::shared::Shared;
 use crate::pool::command::Command;
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::fleet::Fleet;
@@ -22,6 +20,8 @@ use crate::pool::fleet::step::{Job, Repair, Workers};
 use crate::pool::node::generation::{NotStarted, World};
 use crate::pool::node::make::{Node, Recipe};
 use crate::pool::node::repair;
+use crate::pool::tasks::nested::connection::reach_caller;
+use crate::pool::tasks::shared::Shared;
 
 /// A running pool, which takes tasks.
 pub(crate) struct Serving {

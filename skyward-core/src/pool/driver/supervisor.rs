@@ -13,9 +13,9 @@ use super::timing::PANIC_PAUSE;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
 use crate::pool::blueprint::Blueprint;
-use crate::pool::calls::phase::panicked;
-use crate::pool::calls::shared::Shared;
 use crate::pool::custody::cleanup::{Cleanup, REAP};
+use crate::pool::tasks::phase::panicked;
+use crate::pool::tasks::shared::Shared;
 use crate::provider::Machine;
 
 /// Runs a pool's driver, and ends what the driver did not end.

@@ -16,8 +16,8 @@ use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::PoolEvent;
 use crate::ids::{Generation, NodeIndex, Rank};
 use crate::plugin::PluginSet;
-use crate::pool::calls::shared::Shared;
-use crate::pool::calls::timing::{ATTEND_PAUSE, LONGEST_ATTEND_PAUSE};
+use crate::pool::tasks::shared::Shared;
+use crate::pool::tasks::timing::{ATTEND_PAUSE, LONGEST_ATTEND_PAUSE};
 use crate::spec::ClusterInfo;
 use crate::worker::message::{Cluster, Peer, Peers, StartHook, StartSpec, StartedWorker};
 

@@ -10,8 +10,8 @@ use crate::bootstrap::StepEvent;
 use crate::error::Result;
 use crate::event::PoolEvent;
 use crate::ids::{MachineId, NodeIndex};
-use crate::pool::calls::shared::Shared;
 use crate::pool::fleet::launch::Launch;
+use crate::pool::tasks::shared::Shared;
 
 /// The steps of making one machine ready.
 pub(crate) struct Steps<'a> {

@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use crate::error::{Error, ErrorKind, ErrorStatus, Result};
 use crate::event::PoolEvent;
 use crate::ids::{Attempt, LaunchId, MachineNumber, NodeIndex, OfferId};
-use crate::pool::calls::shared::Shared;
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::fleet::clock;
 use crate::pool::fleet::launch::Launch;
 use crate::pool::fleet::market::{Market, Next};
+use crate::pool::tasks::shared::Shared;
 use crate::provider::{Checked, Labels, LaunchBatch, LaunchRequest, Machine, Offer, Provider};
 
 /// How the machines of a pool are bought.

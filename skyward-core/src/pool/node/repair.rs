@@ -18,10 +18,10 @@ use crate::error::{Error, ErrorKind, ErrorStatus, Result, WorkerExit};
 use crate::event::PoolEvent;
 use crate::ids::{Generation, NodeIndex, Rank};
 use crate::layout::Layout;
-use crate::pool::calls::shared::Shared;
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::fleet::launch::Launch;
 use crate::pool::fleet::step::Workers;
+use crate::pool::tasks::shared::Shared;
 use crate::provider::Checked;
 
 /// Reconnects to an agent whose connection was lost, unless the provider reports the agent's

@@ -4,11 +4,11 @@
 use super::make::Node;
 use crate::error::{Result, WorkerExit};
 use crate::ids::{Generation, NodeIndex};
-use crate::pool::calls::after::After;
-use crate::pool::calls::shared::Shared;
-use crate::pool::calls::state::State;
-use crate::pool::calls::worker::{WorkerSlot, slots_of};
 use crate::pool::environment::Environment;
+use crate::pool::tasks::after::After;
+use crate::pool::tasks::shared::Shared;
+use crate::pool::tasks::state::State;
+use crate::pool::tasks::worker::{WorkerSlot, slots_of};
 use crate::worker::link::Sender;
 
 impl Shared {

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::event::{OutputChunk, OutputStream};
     use crate::ids::{Attempt, Generation, NodeIndex, TaskId};
-    use crate::pool::calls::events::EventBuffer;
+    use crate::pool::tasks::events::EventBuffer;
 
     const STALL: Duration = Duration::from_secs(60);
 

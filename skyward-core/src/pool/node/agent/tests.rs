@@ -1,7 +1,7 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::pool::calls::replies::tests::{LIFE, RANK, frame, pool, submit};
+use crate::pool::tasks::replies::tests::{LIFE, RANK, frame, pool, submit};
 
 /// The connection to an agent of the pool's node, and the agent's end of it.
 async fn agent(shared: &Arc<Shared>) -> (Agent, Sender) {

@@ -8,10 +8,10 @@ use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::ids::{Generation, Rank};
-use crate::pool::calls::shared::Shared;
-use crate::pool::calls::timing::{CALLER_ANSWER, CALLER_PAUSE, CALLER_REACHED, LONGEST_CALLER_PAUSE};
 use crate::pool::command::Command;
 use crate::pool::spawn::{OnEnd, spawn};
+use crate::pool::tasks::shared::Shared;
+use crate::pool::tasks::timing::{CALLER_ANSWER, CALLER_PAUSE, CALLER_REACHED, LONGEST_CALLER_PAUSE};
 use crate::remote::Remote;
 use crate::worker::calls::{CallerHello, FromCaller, ToCaller};
 use crate::worker::codec::Frame;

@@ -8,7 +8,7 @@ use super::*;
 use crate::compute::CallsStatus;
 use crate::event::{EventItem, PoolEvent};
 use crate::payload::TaskHandle;
-use crate::pool::calls::replies::tests::{LIFE, RANK, frame, pool, submit, wire};
+use crate::pool::tasks::replies::tests::{LIFE, RANK, frame, pool, submit, wire};
 use crate::worker::link::{Reader, Writer, link};
 
 const PID: u32 = 7;

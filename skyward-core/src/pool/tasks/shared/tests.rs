@@ -12,8 +12,8 @@ use crate::error::{Error, ErrorKind};
 use crate::event::{EventItem, Events, PoolEvent};
 use crate::ids::NodeIndex;
 use crate::payload::{Args, Source, Target, Task};
-use crate::pool::calls::effect::Effect;
-use crate::pool::calls::replies::tests::{pool, submit};
+use crate::pool::tasks::effect::Effect;
+use crate::pool::tasks::replies::tests::{pool, submit};
 use crate::scheduler::Eligible;
 
 /// What there is to read now: the numbers of the nodes that are launching, and the end of a task as
@@ -154,7 +154,7 @@ async fn a_broadcast_does_not_wait_for_a_world_of_a_pool_that_has_ended() {
     let mut broadcast = Box::pin(shared.submit_all(task()));
     assert!(broadcast.as_mut().now_or_never().is_none());
     // The world stays held: its scheduler cannot be changed any more.
-    shared.lock().life = crate::pool::calls::life::Life::Adrift(Error::new(ErrorKind::Closed, "a defect"));
+    shared.lock().life = crate::pool::tasks::life::Life::Adrift(Error::new(ErrorKind::Closed, "a defect"));
     shared.conclude(Ok(()));
     let error = broadcast.now_or_never().unwrap().unwrap_err();
     assert_eq!((error.kind(), error.message()), (ErrorKind::Closed, "a defect"));

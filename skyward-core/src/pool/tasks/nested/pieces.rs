@@ -4,9 +4,9 @@
 use bytes::Bytes;
 
 use crate::ids::{Generation, Rank};
-use crate::pool::calls::after::After;
-use crate::pool::calls::caller::Reader;
-use crate::pool::calls::state::State;
+use crate::pool::tasks::after::After;
+use crate::pool::tasks::caller::Reader;
+use crate::pool::tasks::state::State;
 use crate::worker::calls::ToCaller;
 
 impl State {

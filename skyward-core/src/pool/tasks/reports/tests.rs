@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use crate::event::{EventItem, PoolEvent};
 use crate::payload::{Args, Reports, Source, Target, Task, TaskHandle};
-use crate::pool::calls::replies::tests::{LIFE, RANK, frame, next, pool, wire};
-use crate::pool::calls::shared::Shared;
+use crate::pool::tasks::replies::tests::{LIFE, RANK, frame, next, pool, wire};
+use crate::pool::tasks::shared::Shared;
 use crate::worker::codec::Frame;
 
 /// Submits a task whose reports are read as bytes.

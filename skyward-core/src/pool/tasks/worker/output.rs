@@ -3,7 +3,7 @@
 
 use crate::event::OutputStream;
 use crate::ids::TaskId;
-use crate::pool::calls::attribution::Marks;
+use crate::pool::tasks::attribution::Marks;
 
 /// What is known of the output of a rank's worker. Pairs are indexed by [`OutputStream`].
 #[derive(Debug, Default)]

@@ -147,8 +147,8 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
     use crate::layout::Layout;
-    use crate::pool::calls::replies::tests::pool;
     use crate::pool::fleet::Fleet;
+    use crate::pool::tasks::replies::tests::pool;
     use crate::spec::Nodes;
 
     #[tokio::test]
