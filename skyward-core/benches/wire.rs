@@ -7,7 +7,7 @@ use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use skyward_core::ids::{Rank, TaskId};
 use skyward_core::payload::{Target, TaskOptions, Value};
-use skyward_core::scheduler::{Scheduler, Shape};
+use skyward_core::scheduler::{Scheduler, TaskData};
 use skyward_core::spec::Limits;
 use skyward_core::worker::codec::{Decoder, Frame};
 use skyward_core::worker::message::{FromWorker, ToWorker};
@@ -59,7 +59,7 @@ fn scheduler(criterion: &mut Criterion) {
         (0..2).for_each(|rank| scheduler.on_ready(now, Rank(rank), Duration::ZERO));
         for task in 0..QUEUED {
             scheduler
-                .submit(now, TaskId(task), Target::Any, TaskOptions::default(), Shape::default())
+                .submit(now, TaskId(task), Target::Any, TaskOptions::default(), TaskData::default())
                 .expect("it is taken");
         }
         scheduler
@@ -73,7 +73,7 @@ fn scheduler(criterion: &mut Criterion) {
                 let mut actions = Vec::new();
                 for step in 0..STEPS {
                     scheduler
-                        .submit(now, TaskId(QUEUED + step), Target::Any, TaskOptions::default(), Shape::default())
+                        .submit(now, TaskId(QUEUED + step), Target::Any, TaskOptions::default(), TaskData::default())
                         .expect("it is taken");
                     let rank = Rank((step % 2) as u32);
                     let running = scheduler.sent(rank).next().expect("each worker has one");

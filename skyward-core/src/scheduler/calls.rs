@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::task::TaskState;
-use super::{Action, Scheduler, Shape};
+use super::{Action, Scheduler, TaskData};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::TaskId;
 use crate::payload::{Target, TaskOptions};
@@ -54,7 +54,7 @@ impl Scheduler {
         }
         let is_first = caller.family.is_none();
         // Large arguments of a call are in the store, so the call itself is small.
-        self.insert(id, Target::Any, options, Shape::default(), None);
+        self.insert(id, Target::Any, options, TaskData::default(), None);
         self.join_family(id, parent, help);
         self.enqueue(id);
         let worker = &mut self.workers[rank.0 as usize];

@@ -77,7 +77,7 @@ pub use calls::MAX_DEPTH;
 pub use eligible::Eligible;
 pub use returns::Returns;
 pub use state::Scheduler;
-pub use task::Shape;
+pub use task::TaskData;
 
 impl Scheduler {
     /// Takes a task.
@@ -91,10 +91,10 @@ impl Scheduler {
         id: TaskId,
         target: Target,
         options: TaskOptions,
-        shape: Shape,
+        data: TaskData,
     ) -> Result<()> {
         let target = self.resolve(target)?;
-        self.insert(id, target, options, shape, None);
+        self.insert(id, target, options, data, None);
         self.enqueue(id);
         self.wait(now, id);
         self.place(now, id);

@@ -137,7 +137,7 @@ impl Scheduler {
 mod tests {
     use std::time::Duration;
 
-    use super::super::Shape;
+    use super::super::TaskData;
     use super::super::policy::LARGE;
     use super::super::tests::Story;
     use super::super::timing::LONG;
@@ -210,9 +210,9 @@ mod tests {
             story.submit(Target::Any);
             short(&mut story, 0);
             for id in 100..105 {
-                let shape = Shape { bytes: if id == 101 { LARGE + 1 } else { LARGE }, ..Shape::default() };
+                let data = TaskData { bytes: if id == 101 { LARGE + 1 } else { LARGE }, ..TaskData::default() };
                 let options = TaskOptions::default();
-                story.scheduler.submit(story.now, TaskId(id), Target::Any, options, shape).unwrap();
+                story.scheduler.submit(story.now, TaskId(id), Target::Any, options, data).unwrap();
             }
             assert_eq!(story.scheduler.sent(Rank(0)).count(), count, "{far:?}");
         }

@@ -10,7 +10,7 @@ use super::gang::Gang;
 use super::node::Record;
 use super::returns::Returns;
 use super::table::{Links, List, TaskTable};
-use super::task::{FamilyId, Membership, Place, Shape, TaskState};
+use super::task::{FamilyId, Membership, Place, TaskData, TaskState};
 use super::timers::{Timer, Timers};
 use super::tries::Tries;
 use super::worker::{Counts, Worker};
@@ -140,7 +140,7 @@ impl Scheduler {
         id: TaskId,
         target: Target,
         options: TaskOptions,
-        Shape { streaming, bytes }: Shape,
+        TaskData { streaming, bytes }: TaskData,
         gang: Option<Membership>,
     ) {
         let state = TaskState {

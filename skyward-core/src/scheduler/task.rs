@@ -10,7 +10,7 @@ use crate::payload::{Target, TaskOptions};
 
 /// The data of a task.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Shape {
+pub struct TaskData {
     /// The result arrives item by item.
     pub streaming: bool,
     /// The bytes of the arguments.

@@ -60,7 +60,7 @@ impl Story {
     pub(super) fn submit_with(&mut self, target: Target, options: TaskOptions) -> TaskId {
         let id = TaskId(self.next);
         self.next += 1;
-        self.scheduler.submit(self.now, id, target, options, Shape::default()).unwrap();
+        self.scheduler.submit(self.now, id, target, options, TaskData::default()).unwrap();
         self.step();
         id
     }

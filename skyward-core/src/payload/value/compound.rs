@@ -14,7 +14,7 @@ use super::path::Segment;
 use super::reader::Reader;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum Container {
     List,
     Dict,
     /// A sequence of `u8`, written as bytes.
@@ -23,7 +23,7 @@ pub(super) enum Shape {
     Array,
 }
 
-impl Shape {
+impl Container {
     fn name(self) -> &'static str {
         match self {
             Self::List | Self::Array => "a list",
@@ -36,7 +36,7 @@ impl Shape {
 /// A list, dict, bytes or array that is being written.
 pub(super) struct Compound<'a, 'b> {
     encoder: &'a mut Encoder<'b>,
-    shape: Shape,
+    container: Container,
     /// The position of the header.
     header: usize,
     declared: Option<u32>,
@@ -52,39 +52,41 @@ impl<'a, 'b> Compound<'a, 'b> {
     /// the header is set at the end.
     pub(super) fn begin(
         encoder: &'a mut Encoder<'b>,
-        shape: Shape,
+        container: Container,
         declared: Option<usize>,
     ) -> Result<Self, EncodeError> {
         let header = encoder.out.len();
-        let shape = if std::mem::take(&mut encoder.bytes) { Shape::Bytes } else { shape };
-        if matches!(shape, Shape::List | Shape::Dict) {
+        let container = if std::mem::take(&mut encoder.bytes) { Container::Bytes } else { container };
+        if matches!(container, Container::List | Container::Dict) {
             encoder.deeper()?;
         }
-        let declared = declared.map(|elements| length(elements, shape.name())).transpose()?;
-        match (shape, declared) {
-            (Shape::List, Some(elements)) => {
+        let declared = declared.map(|elements| length(elements, container.name())).transpose()?;
+        match (container, declared) {
+            (Container::List, Some(elements)) => {
                 wire::write_array_len(encoder.out, elements).map(drop).map_err(unwritten)?
             }
-            (Shape::Dict, Some(elements)) => wire::write_map_len(encoder.out, elements).map(drop).map_err(unwritten)?,
-            (Shape::Bytes, Some(elements)) => {
+            (Container::Dict, Some(elements)) => {
+                wire::write_map_len(encoder.out, elements).map(drop).map_err(unwritten)?
+            }
+            (Container::Bytes, Some(elements)) => {
                 wire::write_bin_len(encoder.out, elements).map(drop).map_err(unwritten)?
             }
-            (Shape::Bytes, None) => encoder.out.extend([BIN32, 0, 0, 0, 0]),
-            (Shape::List, None) => encoder.out.extend([ARRAY32, 0, 0, 0, 0]),
-            (Shape::Dict, None) => encoder.out.extend([MAP32, 0, 0, 0, 0]),
-            (Shape::Array, _) => encoder.out.extend([EXT32, 0, 0, 0, 0, ARRAY.cast_unsigned(), FIXARRAY2]),
+            (Container::Bytes, None) => encoder.out.extend([BIN32, 0, 0, 0, 0]),
+            (Container::List, None) => encoder.out.extend([ARRAY32, 0, 0, 0, 0]),
+            (Container::Dict, None) => encoder.out.extend([MAP32, 0, 0, 0, 0]),
+            (Container::Array, _) => encoder.out.extend([EXT32, 0, 0, 0, 0, ARRAY.cast_unsigned(), FIXARRAY2]),
         }
         let depth = encoder.depth;
-        Ok(Self { encoder, shape, header, declared, count: 0, depth, keys: Vec::new() })
+        Ok(Self { encoder, container, header, declared, count: 0, depth, keys: Vec::new() })
     }
 
     fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), EncodeError> {
         let index = self.count;
         self.count += 1;
         self.encoder.depth = self.depth;
-        self.encoder.raw = self.shape == Shape::Bytes || (self.shape == Shape::Array && index == 2);
-        value.serialize(&mut *self.encoder).map_err(|error| match self.shape {
-            Shape::List | Shape::Bytes => error.inside(Segment::Index(index as u64)),
+        self.encoder.raw = self.container == Container::Bytes || (self.container == Container::Array && index == 2);
+        value.serialize(&mut *self.encoder).map_err(|error| match self.container {
+            Container::List | Container::Bytes => error.inside(Segment::Index(index as u64)),
             _ => error,
         })
     }
@@ -105,14 +107,14 @@ impl<'a, 'b> Compound<'a, 'b> {
                  `#[serde(flatten)]`, or two keys with one text"
             )));
         }
-        let number = match self.shape {
-            Shape::Array => self.encoder.out.len() - self.header - EXT32_HEADER,
+        let number = match self.container {
+            Container::Array => self.encoder.out.len() - self.header - EXT32_HEADER,
             _ => self.count,
         };
-        let number = length(number, self.shape.name())?;
-        match (self.shape, self.declared) {
-            (Shape::List | Shape::Dict | Shape::Bytes, Some(declared)) if declared == number => Ok(()),
-            (Shape::List | Shape::Dict | Shape::Bytes, Some(declared)) => {
+        let number = length(number, self.container.name())?;
+        match (self.container, self.declared) {
+            (Container::List | Container::Dict | Container::Bytes, Some(declared)) if declared == number => Ok(()),
+            (Container::List | Container::Dict | Container::Bytes, Some(declared)) => {
                 Err(ser::Error::custom(format_args!("its `Serialize` declared {declared} elements and wrote {number}")))
             }
             _ => {

@@ -4,7 +4,7 @@ use rmp::encode as wire;
 use serde::ser::{self, Serialize};
 
 use super::MAX_DEPTH;
-use super::compound::{Compound, Shape};
+use super::compound::{Compound, Container};
 use super::encode_error::EncodeError;
 use super::path::Segment;
 use super::tensor;
@@ -191,16 +191,16 @@ impl<'a, 'b> ser::Serializer for &'a mut Encoder<'b> {
     }
 
     fn serialize_seq(self, elements: Option<usize>) -> Result<Compound<'a, 'b>, EncodeError> {
-        Compound::begin(self, Shape::List, elements)
+        Compound::begin(self, Container::List, elements)
     }
 
     fn serialize_tuple(self, elements: usize) -> Result<Compound<'a, 'b>, EncodeError> {
-        Compound::begin(self, Shape::List, Some(elements))
+        Compound::begin(self, Container::List, Some(elements))
     }
 
     fn serialize_tuple_struct(self, name: &'static str, elements: usize) -> Result<Compound<'a, 'b>, EncodeError> {
-        let shape = if name == tensor::TOKEN { Shape::Array } else { Shape::List };
-        Compound::begin(self, shape, Some(elements))
+        let container = if name == tensor::TOKEN { Container::Array } else { Container::List };
+        Compound::begin(self, container, Some(elements))
     }
 
     fn serialize_tuple_variant(
@@ -211,15 +211,15 @@ impl<'a, 'b> ser::Serializer for &'a mut Encoder<'b> {
         elements: usize,
     ) -> Result<Compound<'a, 'b>, EncodeError> {
         self.entry(variant)?;
-        Compound::begin(self, Shape::List, Some(elements))
+        Compound::begin(self, Container::List, Some(elements))
     }
 
     fn serialize_map(self, entries: Option<usize>) -> Result<Compound<'a, 'b>, EncodeError> {
-        Compound::begin(self, Shape::Dict, entries)
+        Compound::begin(self, Container::Dict, entries)
     }
 
     fn serialize_struct(self, _: &'static str, fields: usize) -> Result<Compound<'a, 'b>, EncodeError> {
-        Compound::begin(self, Shape::Dict, Some(fields))
+        Compound::begin(self, Container::Dict, Some(fields))
     }
 
     fn serialize_struct_variant(
@@ -230,7 +230,7 @@ impl<'a, 'b> ser::Serializer for &'a mut Encoder<'b> {
         fields: usize,
     ) -> Result<Compound<'a, 'b>, EncodeError> {
         self.entry(variant)?;
-        Compound::begin(self, Shape::Dict, Some(fields))
+        Compound::begin(self, Container::Dict, Some(fields))
     }
 }
 

@@ -14,7 +14,7 @@ use super::task::{Entry, Reply};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{Rank, TaskId};
 use crate::payload::{Target, Task, TaskHandle};
-use crate::scheduler::Shape;
+use crate::scheduler::TaskData;
 use crate::worker::link::Sender;
 use crate::worker::message::ToWorker;
 use crate::worker::session::too_large;
@@ -30,9 +30,9 @@ impl Shared {
                 return Err((error, Some(Box::new(entry))));
             }
             let options = entry.task.options;
-            let shape = Shape { streaming: entry.task.streaming, bytes: entry.task.args.len() };
+            let data = TaskData { streaming: entry.task.streaming, bytes: entry.task.args.len() };
             state.tasks.insert(id, Entry { since: now, ..entry });
-            let submitted = state.scheduler.submit(now, id, target, options, shape);
+            let submitted = state.scheduler.submit(now, id, target, options, data);
             submitted.map_err(|error| (error, state.tasks.remove(&id)))
         });
         // Not while the state is locked: the end of a span is for the subscriber, which may ask the
@@ -93,7 +93,7 @@ impl Shared {
             handles.push(handle);
             entries.push((id, entry));
         }
-        let (options, shape) = (task.options, Shape { streaming: task.streaming, bytes: task.args.len() });
+        let (options, data) = (task.options, TaskData { streaming: task.streaming, bytes: task.args.len() });
         let taken = self.act(|state, now| {
             if let Err(error) = state.may_submit() {
                 return Err((error, entries));
@@ -106,11 +106,11 @@ impl Shared {
                 state.tasks.insert(id, Entry { since: now, ..entry });
             }
             if state.scheduler.is_joined() {
-                state.scheduler.submit_gang(now, &ids, options, shape.streaming);
+                state.scheduler.submit_gang(now, &ids, options, data.streaming);
                 return Ok(None);
             }
             let submitted = ids.iter().enumerate().try_for_each(|(rank, id)| {
-                state.scheduler.submit(now, *id, Target::Rank(Rank(rank as u32)), options, shape)
+                state.scheduler.submit(now, *id, Target::Rank(Rank(rank as u32)), options, data)
             });
             submitted.map(|()| None).map_err(|error| (error, Vec::new()))
         });

@@ -10,7 +10,7 @@ use crate::scheduler::task::{Membership, Place};
 use crate::scheduler::timers::Timer;
 use crate::scheduler::timing::SUSPICION;
 use crate::scheduler::tries::Next;
-use crate::scheduler::{Action, Scheduler, Shape};
+use crate::scheduler::{Action, Scheduler, TaskData};
 
 impl Scheduler {
     /// Takes a gang: one task per rank, in the order of ranks.
@@ -21,7 +21,7 @@ impl Scheduler {
         for (rank, id) in ids.iter().enumerate() {
             let rank = Rank(rank as u32);
             let member = Membership { first, rank };
-            self.insert(*id, Target::Rank(rank), options, Shape { streaming, bytes: 0 }, Some(member));
+            self.insert(*id, Target::Rank(rank), options, TaskData { streaming, bytes: 0 }, Some(member));
         }
         self.gang_table.insert(first, Gang::new(ids));
         self.gangs.push_back(&mut self.gang_table, first);

@@ -1,4 +1,4 @@
-use super::super::Shape;
+use super::super::TaskData;
 use super::super::tests::Story;
 use super::*;
 use crate::error::ErrorKind;
@@ -34,7 +34,8 @@ fn a_draining_node_finishes_its_own_tasks_and_takes_no_others() {
     assert!(drained(&story, 1) && story.running(1).is_none(), "task {any} is for nodes that stay");
     assert_eq!((story.done(0), story.running(0)), (running[0], Some(any)));
     for target in [Target::Rank(Rank(1)), Target::Node(NodeIndex(1))] {
-        let refused = story.scheduler.submit(story.now, TaskId(99), target, TaskOptions::default(), Shape::default());
+        let refused =
+            story.scheduler.submit(story.now, TaskId(99), target, TaskOptions::default(), TaskData::default());
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotFound);
     }
     story.scheduler.remove_node(NodeIndex(1), 1);

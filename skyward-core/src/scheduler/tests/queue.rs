@@ -28,12 +28,12 @@ fn a_target_waits_for_its_worker_alone() {
     assert_eq!(story.running(0), Some(second));
     let error = story
         .scheduler
-        .submit(story.now, TaskId(99), Target::Rank(Rank(4)), TaskOptions::default(), Shape::default())
+        .submit(story.now, TaskId(99), Target::Rank(Rank(4)), TaskOptions::default(), TaskData::default())
         .unwrap_err();
     assert_eq!(format!("{error:#}"), "the pool has no rank 4\nhint: its ranks are 0 to 3");
     let error = story
         .scheduler
-        .submit(story.now, TaskId(99), Target::Node(NodeIndex(2)), TaskOptions::default(), Shape::default())
+        .submit(story.now, TaskId(99), Target::Node(NodeIndex(2)), TaskOptions::default(), TaskData::default())
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
