@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
-use crate::error::{Error, ErrorKind, ErrorStatus, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
 use crate::ids::{Attempt, LaunchId, MachineNumber, NodeIndex, OfferId};
 use crate::pool::calls::shared::Shared;
@@ -306,8 +306,7 @@ impl Purchases {
 /// than once, or its answer did not arrive.
 fn may_be_made(error: &Error) -> bool {
     let again = error.context().iter().any(|(key, _)| *key == "tries");
-    let unsure =
-        error.refusal().is_none() && (error.status() == ErrorStatus::Temporary || error.kind() == ErrorKind::Timeout);
+    let unsure = error.refusal().is_none() && (error.is_temporary() || error.kind() == ErrorKind::Timeout);
     again || unsure
 }
 

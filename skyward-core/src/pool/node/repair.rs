@@ -11,7 +11,7 @@ use super::agent::ANSWER;
 use super::generation::{NotStarted, World, lost_if_silent};
 use super::make::{Node, Recipe};
 use super::purchase::{Patience, Purchase};
-use crate::error::{Error, ErrorKind, ErrorStatus, Result, WorkerExit};
+use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::PoolEvent;
 use crate::ids::{Generation, NodeIndex, Rank};
 use crate::layout::Layout;
@@ -146,7 +146,7 @@ pub(crate) async fn replace(
             Some(refusal) => Error::refused(refusal.clone(), what),
             None => Error::new(error.kind(), what).with_exit_of(&error),
         };
-        let made = if error.status() == ErrorStatus::Temporary { made.temporary() } else { made };
+        let made = if error.is_temporary() { made.temporary() } else { made };
         made.with_source(error)
     })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{Checked, FIRST_PAUSE, lock, mixed};
-use crate::error::{Error, ErrorKind, ErrorStatus, Refusal, Result};
+use crate::error::{Error, ErrorKind, Refusal, Result};
 use crate::provider::Provider;
 
 /// A call of the provider: its name in messages, and its limits.
@@ -118,7 +118,7 @@ impl Checked {
 /// Whether the same call may succeed later. A refusal is final, unless it is throttling.
 fn is_for_now(error: &Error) -> bool {
     let refused = error.refusal().is_some_and(|refusal| !matches!(refusal, Refusal::Throttled(_)));
-    error.status() == ErrorStatus::Temporary && !refused
+    error.is_temporary() && !refused
 }
 
 /// The pause that the provider asked for; none where the error is no throttling.

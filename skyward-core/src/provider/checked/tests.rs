@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::call::{TRIES, jittered};
 use super::provider::BOOTING;
 use super::*;
-use crate::error::{ErrorStatus, Result};
+use crate::error::Result;
 use crate::ids::{Attempt, LaunchId, MachineId, MachineNumber};
 use crate::provider::{
     Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Part, Place, PoolRecord,

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use super::looks::Looks;
 use super::{Checked, FIRST_PAUSE, MINUTE};
-use crate::error::{Error, ErrorKind, ErrorStatus, Result, WorkerExit};
+use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::ids::MachineId;
 use crate::provider::{MachineReport, MachineState, Place, Provider, Reason};
 
@@ -77,9 +77,7 @@ impl Checked {
             };
             let report = match look.await {
                 Ok(report) => report,
-                Err(error) if error.status() == ErrorStatus::Temporary => {
-                    MachineReport::new(MachineState::Unknown).saying(error.summary())
-                }
+                Err(error) if error.is_temporary() => MachineReport::new(MachineState::Unknown).saying(error.summary()),
                 Err(error) => return Err(self.placed(error, "machine", machine.as_str(), 1)),
             };
             on_report(&report);

@@ -28,7 +28,7 @@ use super::{
     Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Part, Place, PoolRecord,
     PoolRequest, Provider, Requirements, launch_each, terminate_each,
 };
-use crate::error::{Error, ErrorKind, ErrorStatus, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, PoolId};
 use crate::remote::{Remote, Ssh};
 
@@ -292,7 +292,7 @@ impl Provider for Hosts {
         for machine in machines {
             let site = match self.site(machine).await {
                 Ok(site) => site,
-                Err(error) if error.status() == ErrorStatus::Temporary => {
+                Err(error) if error.is_temporary() => {
                     let unknown = MachineReport::new(MachineState::Unknown).saying(error.to_string());
                     reports.insert(machine.to_string(), unknown);
                     continue;

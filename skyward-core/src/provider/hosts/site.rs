@@ -13,7 +13,7 @@ use super::host::Host;
 use super::identity::Identity;
 use super::refusal::{Refusal, Taken};
 use super::{logind, record};
-use crate::error::{Error, ErrorKind, ErrorStatus, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{MachineId, PoolId};
 use crate::provider::keeper::ENDING;
 use crate::provider::{Keeper, KeeperEnd, LaunchRequest, Machine, MachineReport, MachineState, Offer, PoolRecord};
@@ -316,7 +316,7 @@ struct Asked<'a> {
 impl Asked<'_> {
     fn answer<T>(mut self, result: Result<T>) -> Result<T> {
         self.answered = true;
-        let failed = result.as_ref().err().filter(|error| error.status() == ErrorStatus::Temporary);
+        let failed = result.as_ref().err().filter(|error| error.is_temporary());
         *lock(&self.site.unreachable) = failed.map(|error| (Instant::now(), error.clone()));
         result
     }
