@@ -70,6 +70,8 @@ use crate::remote::Remote;
 ///   number and offer of the request. Two numbers are two machines.
 /// - `launch` with the same [`LaunchId`](crate::ids::LaunchId) returns the same machine, however
 ///   often it is called.
+/// - `launch` creates again what `prepare` created, where that is gone. The request has what that
+///   takes: the pool, its owner, its lease and its labels.
 /// - A machine's id is never the id of another machine of its pool, also not later.
 /// - Dropping the future of `launch` leaves at most machines that `list` finds within
 ///   [`Capabilities::settles_in`].
@@ -299,8 +301,7 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// lost client has left.
     ///
     /// A pool with a live machine expires one lease from now. A pool without one expires one lease
-    /// after the last part of it was created. Its client may still live and launch a machine again:
-    /// where `launch` then lacks what `prepare` created, the provider creates that again.
+    /// after the last part of it was created. Its client may still live and launch a machine again.
     ///
     /// # Errors
     ///

@@ -157,7 +157,7 @@ async fn a_container_of_an_interrupted_launch_gives_way_to_an_older_one_with_its
     let left = container::name(&batch(0, 1).requests[0].launch);
     let batch = batch(0, 1);
     let options = engine.docker(2).options;
-    let labels = container::body(&options, &batch.offer, &batch.requests[0], None, &image, &["0".to_owned()]).labels;
+    let labels = container::body(&options, &batch.offer, &batch.requests[0], &image, &["0".to_owned()]).labels;
     for (name, labels, created) in [("rival", json!({ (container::DEVICES): "0" }), 1), (&left, json!(labels), 2)] {
         engine.containers.lock().unwrap().push(json!({
             "Id": name, "Names": [format!("/{name}")], "Labels": labels, "Created": created, "State": "created",

@@ -110,13 +110,7 @@ impl Site {
     }
 
     /// Claims a slot for a launch, or finds the slot that the launch has.
-    pub(super) async fn claim(
-        &self,
-        offer: &Offer,
-        request: &LaunchRequest,
-        owner: &str,
-        devices: &[String],
-    ) -> Result<Claim> {
+    pub(super) async fn claim(&self, offer: &Offer, request: &LaunchRequest, devices: &[String]) -> Result<Claim> {
         let identity = self.learn().await?;
         let machine = record::machine_id(&request.launch, &identity.id)?;
         let name = folder_name(&machine);
@@ -131,7 +125,7 @@ impl Site {
         let keeping = keeper[1..keeper.len() - 1].join(" ");
         // How long a machine may live after a renewal, in seconds.
         let period = (request.lease.as_secs().saturating_mul(5) / 4 + 2).to_string();
-        let (lease, owner) = (request.lease.as_millis().to_string(), record::one_line(owner));
+        let (lease, owner) = (request.lease.as_millis().to_string(), record::one_line(&request.owner));
         let (number, devices) = (request.number.to_string(), devices.join(" "));
         let header = [
             ("machine", machine.as_str()),
