@@ -137,6 +137,9 @@ use crate::remote::Remote;
 /// - while it serves, with [`Capabilities::preemptible`]: every 30 seconds,
 /// - while the machine or the pool ends: in each round.
 ///
+/// With a [pace](Capabilities::pace), calls of one method are that far apart, whichever pool of the
+/// process makes them; the wait for a turn is a part of the deadline.
+///
 /// Futures may be dropped at any await point. Methods may be called from another Tokio runtime than
 /// before: when the runtime of a pool ends first, a thread with a runtime of its own ends the
 /// machines. The guide's page on writing a provider has the details.

@@ -4,6 +4,7 @@ mod choice;
 mod connect;
 mod launch;
 mod looks;
+mod pace;
 mod retries;
 
 use async_trait::async_trait;
@@ -27,6 +28,11 @@ struct Scripted {
     answers: Mutex<Vec<Result<()>>>,
     calls: Mutex<u32>,
     hangs: bool,
+    pace: Duration,
+    /// None: the provider cannot tell.
+    identity: Option<String>,
+    /// The times of the calls of `list`.
+    listed: Mutex<Vec<Instant>>,
     offers: Vec<Offer>,
     /// The requirements of each call of `offers`.
     wanted: Mutex<Vec<Requirements>>,
@@ -55,10 +61,10 @@ impl Provider for Scripted {
         "scripted"
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new().outlives_client()
+        Capabilities::new().outlives_client().pace(self.pace)
     }
     async fn identity(&self) -> Result<String> {
-        Ok("here".to_owned())
+        self.identity.clone().ok_or_else(|| Error::new(ErrorKind::Provider, "the service does not tell who it is"))
     }
     fn parts(&self) -> Vec<Part> {
         Vec::new()
@@ -109,6 +115,7 @@ impl Provider for Scripted {
         Ok(())
     }
     async fn list(&self, _: &PoolId) -> Result<Vec<Machine>> {
+        self.listed.lock().unwrap().push(Instant::now());
         Ok(Vec::new())
     }
     async fn pools(&self) -> Result<Vec<PoolRecord>> {

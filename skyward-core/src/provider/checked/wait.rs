@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::looks::Looks;
 use super::{Checked, FIRST_PAUSE, MINUTE};
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::ids::MachineId;
@@ -32,7 +31,7 @@ impl Checked {
         let mut pause = first;
         loop {
             sleep(pause).await;
-            match self.looks.report(&self.inner, machine).await {
+            match self.looks.report(&self.inner, &self.pace, machine).await {
                 Ok(report) if report.state.is_over() => return self.over(machine, &report),
                 Ok(_) => {}
                 Err(error) => {
@@ -71,8 +70,8 @@ impl Checked {
             // to join it.
             let look = async {
                 match pause.is_zero() {
-                    true => Looks::now(&self.inner, machine).await,
-                    false => self.looks.report(&self.inner, machine).await,
+                    true => self.looks.now(&self.inner, &self.pace, machine).await,
+                    false => self.looks.report(&self.inner, &self.pace, machine).await,
                 }
             };
             let report = match look.await {
