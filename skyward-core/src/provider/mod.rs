@@ -135,6 +135,7 @@ use crate::remote::Remote;
 /// - while it connects, or after the connection to the node's agent was lost: with pauses that
 ///   double from 1 to 15 seconds,
 /// - while it serves, with [`Capabilities::preemptible`]: every 30 seconds,
+/// - when a report says that it is ending or released, without a reason: once more, a second later,
 /// - while the machine or the pool ends: in each round.
 ///
 /// With a [pace](Capabilities::pace), calls of one method are that far apart, whichever pool of the

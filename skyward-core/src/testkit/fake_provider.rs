@@ -170,6 +170,7 @@ impl FakeProvider {
             forewarning: self.0.script.forewarning(index, number),
             expires: request.ends_in.and_then(|ends_in| Instant::now().checked_add(ends_in)),
             lingers: self.0.script.lingers(index, number),
+            explains_after: self.0.script.explains_after(index, number),
             gone: None,
             reason: None,
         };

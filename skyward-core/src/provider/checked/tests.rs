@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::ids::{Attempt, LaunchId, MachineId, MachineNumber};
 use crate::provider::{
     Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Part, Place, PoolRecord,
-    PoolRequest, Requirements,
+    PoolRequest, Reason, Requirements,
 };
 use crate::remote::Remote;
 
@@ -42,6 +42,8 @@ struct Scripted {
     /// After `connects`, `connect` does not return.
     connect_hangs: bool,
     states: Mutex<Vec<Result<MachineState>>>,
+    /// The reasons in the reports, if any.
+    reasons: Mutex<Vec<Option<Reason>>>,
     /// Held by `inspect` while it waits for `inspect_takes`.
     inspecting: tokio::sync::Mutex<()>,
     inspect_takes: Duration,
@@ -89,7 +91,11 @@ impl Provider for Scripted {
         let _held = self.inspecting.lock().await;
         tokio::time::sleep(self.inspect_takes).await;
         match next(&self.states) {
-            Some(state) => Ok(vec![MachineReport::new(state?); machines.len()]),
+            Some(state) => {
+                let mut report = MachineReport::new(state?);
+                report.reason = next(&self.reasons).flatten();
+                Ok(vec![report; machines.len()])
+            }
             None => Ok(Vec::new()),
         }
     }

@@ -32,7 +32,9 @@ impl Checked {
         loop {
             sleep(pause).await;
             match self.looks.report(&self.inner, &self.pace, machine).await {
-                Ok(report) if report.state.is_over() => return self.over(machine, &report),
+                Ok(report) if report.state.is_over() => {
+                    return self.over(machine, &self.explained(machine, report).await);
+                }
                 Ok(_) => {}
                 Err(error) => {
                     tracing::debug!(provider = self.name(), %machine, %error, "the state of a machine is not known");
@@ -85,7 +87,9 @@ impl Checked {
                     let place = self.checked_place(place).map_err(|error| error.with_context("machine", machine))?;
                     return Ok((place, report.ends_in));
                 }
-                _ if report.state.is_over() => return Err(self.over(machine, &report).with_hint(UNREACHED)),
+                _ if report.state.is_over() => {
+                    return Err(self.over(machine, &self.explained(machine, report).await).with_hint(UNREACHED));
+                }
                 _ => {}
             }
             // `Unknown` concludes nothing: a queued machine still counts as queued.
@@ -104,6 +108,23 @@ impl Checked {
             let paused = pause.min(most - *spent);
             sleep(paused).await;
             *spent += paused;
+        }
+    }
+
+    /// The report of a machine, with the reason of its end where the provider reports that a moment
+    /// later: one more inspection, and no longer wait, is for a reason that comes late.
+    ///
+    /// # Cancel safety
+    ///
+    /// Only inspects.
+    pub(crate) async fn explained(&self, machine: &MachineId, report: MachineReport) -> MachineReport {
+        if !report.may_be_explained() {
+            return report;
+        }
+        sleep(SHORTEST_LOOK).await;
+        match self.looks.report(&self.inner, &self.pace, machine).await {
+            Ok(later) if later.state.is_over() && later.reason.is_some() => later,
+            _ => report,
         }
     }
 
@@ -137,7 +158,8 @@ fn longer(pause: Duration) -> Duration {
     (pause * 2).clamp(SHORTEST_LOOK, LONGEST_LOOK)
 }
 
-/// The first pause before an inspection while a machine is being connected to.
+/// The first pause before an inspection while a machine is being connected to, and the pause before
+/// the inspection for the reason of an end.
 pub(super) const SHORTEST_LOOK: Duration = Duration::from_secs(1);
 /// The longest pause between two inspections.
 const LONGEST_LOOK: Duration = Duration::from_secs(15);
