@@ -36,6 +36,7 @@ impl Folders {
         let id = MachineId::new(request.launch.as_str());
         let folder = self.folder(&id)?;
         let machine = Machine::of(batch, request, id);
+        self.own(&request.pool, &request.owner)?;
         // Without an await in between, the future is never dropped half-way.
         fs::create_dir_all(&folder)
             .and_then(|()| fs::write(folder.join("machine.new"), serde_json::to_vec(&machine)?))
@@ -46,6 +47,11 @@ impl Folders {
     /// The file with the owner of a pool.
     fn owner(&self, pool: &PoolId) -> PathBuf {
         self.0.join(format!("{pool}.owner"))
+    }
+    fn own(&self, pool: &PoolId, owner: &str) -> skyward::Result<()> {
+        let file = self.owner(pool);
+        let written = fs::create_dir_all(&self.0).and_then(|()| fs::write(&file, owner));
+        written.map_err(|error| failed("write", &file, error))
     }
     fn machines(&self) -> impl Iterator<Item = Machine> {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
@@ -89,9 +95,7 @@ impl Provider for Folders {
         Ok(requirements.are_met_by(&offer).then_some(offer).into_iter().collect())
     }
     async fn prepare(&self, pool: &PoolRequest) -> skyward::Result<()> {
-        let file = self.owner(&pool.pool);
-        let written = fs::create_dir_all(&self.0).and_then(|()| fs::write(&file, &pool.owner));
-        written.map_err(|error| failed("write", &file, error))
+        self.own(&pool.pool, &pool.owner)
     }
     async fn launch(&self, batch: &LaunchBatch) -> Vec<skyward::Result<Machine>> {
         launch_each(batch, async |request| self.make(batch, request)).await

@@ -4,7 +4,6 @@ use axum::body::Body;
 use axum::http::{Response, StatusCode, header};
 use axum::response::IntoResponse;
 use serde::Serialize;
-use skyward::error::ErrorStatus;
 use skyward::prelude::*;
 
 /// An error as a caller of the service sees it.
@@ -90,7 +89,7 @@ impl From<&Error> for Problem {
             ErrorKind::Closed | ErrorKind::Failed | ErrorKind::NodeLost | ErrorKind::WorkerExited => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
-            _ if error.status() == ErrorStatus::Temporary => StatusCode::SERVICE_UNAVAILABLE,
+            _ if error.is_temporary() => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let mut problem = Self::new(status, &format!("{:?}", error.kind()), error.message());

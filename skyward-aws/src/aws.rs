@@ -35,7 +35,7 @@ use crate::offers::{self, Setting, Sources};
 use crate::options::{self, Addressing, Options};
 use crate::placement;
 use crate::pool::{Pool, Shared};
-use crate::tags;
+use crate::tags::{self, Tags};
 use crate::teardown;
 
 /// Machines of AWS EC2.
@@ -108,38 +108,39 @@ impl Aws {
     }
 
     /// The pool, as it was prepared here or first needed.
-    fn known(&self, request: &PoolRequest) -> Result<Arc<Pool>> {
-        if let Some(pool) = self.pool(&request.pool) {
+    fn known(&self, pool: &PoolId, lease: Duration) -> Result<Arc<Pool>> {
+        if let Some(pool) = self.pool(pool) {
             return Ok(pool);
         }
-        let made = Arc::new(Pool::new(request)?);
-        Ok(Arc::clone(self.pools().entry(request.pool.clone()).or_insert(made)))
+        let made = Arc::new(Pool::new(pool.clone(), lease)?);
+        Ok(Arc::clone(self.pools().entry(pool.clone()).or_insert(made)))
     }
 
-    /// What the machines of a pool share; makes it if it does not exist yet.
-    async fn shared(&self, clients: &Clients, pool: &Pool) -> Result<Arc<Shared>> {
+    /// What the machines of a pool share; makes it if it does not exist yet, for this owner and with
+    /// these labels.
+    async fn shared(&self, clients: &Clients, pool: &Pool, (owner, labels): (&str, &Labels)) -> Result<Arc<Shared>> {
         let _making = pool.making.lock().await;
         if let Some(shared) = pool.shared() {
             return Ok(shared);
         }
-        let shared = Arc::new(self.make_shared(clients, pool).await?);
+        let tags = pool.tags(owner, labels, &self.options.tags);
+        let shared = Arc::new(self.make_shared(clients, pool, &tags).await?);
         pool.share(Some(Arc::clone(&shared)));
         Ok(shared)
     }
 
-    async fn make_shared(&self, clients: &Clients, pool: &Pool) -> Result<Shared> {
+    async fn make_shared(&self, clients: &Clients, pool: &Pool, tags: &Tags) -> Result<Shared> {
         let options = &self.options;
         let network = Network::find(clients, options).await?;
-        let tags = pool.tags(&options.tags);
         let group = match &options.security_group {
             Some(group) => group.clone(),
             None => {
                 let from = self.who_may_log_in(&network).await?;
-                network::make_group(clients, &network, &pool.id, &tags, (options.ssh_port, &from)).await?
+                network::make_group(clients, &network, &pool.id, tags, (options.ssh_port, &from)).await?
             }
         };
         let placement_group = match options.placement_group {
-            true => Some(placement::make(clients, &pool.id, &tags).await?),
+            true => Some(placement::make(clients, &pool.id, tags).await?),
             false => None,
         };
         Ok(Shared { network, group, is_ours: options.security_group.is_none(), placement_group })
@@ -159,7 +160,7 @@ impl Aws {
     /// Launches, by calls of many machines each.
     async fn launch_all(&self, batch: &LaunchBatch) -> Result<Vec<Result<Machine>>> {
         let Some(first) = batch.requests.first() else { return Ok(Vec::new()) };
-        let pool = self.known(&PoolRequest::new(first.pool.clone(), first.lease))?;
+        let pool = self.known(&first.pool, first.lease)?;
         if batch.all_or_none {
             let mut answers = self.launch_some(&pool, &batch.offer, batch.requests.clone(), true).await?;
             return Ok(batch
@@ -192,8 +193,9 @@ impl Aws {
         requests: Vec<LaunchRequest>,
         all_or_none: bool,
     ) -> Result<Answers> {
+        let Some(first) = requests.first() else { return Ok(Answers::new()) };
         let clients = self.clients().await?;
-        let shared = self.shared(clients, pool).await?;
+        let shared = self.shared(clients, pool, (&first.owner, &first.labels)).await?;
         Ok(launch::launch(clients, &self.options, (pool, &shared), offer, requests, all_or_none).await)
     }
 
@@ -335,8 +337,8 @@ impl Provider for Aws {
 
     async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
         let clients = self.clients().await?;
-        let pool = self.known(pool)?;
-        self.shared(clients, &pool).await.map(|_| ())
+        let known = self.known(&pool.pool, pool.lease)?;
+        self.shared(clients, &known, (&pool.owner, &pool.labels)).await.map(|_| ())
     }
 
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
@@ -367,7 +369,7 @@ impl Provider for Aws {
 
     async fn connect(&self, machine: &Machine, _: &Place) -> Result<Box<dyn Remote>> {
         let clients = self.clients().await?;
-        let pool = self.known(&PoolRequest::new(machine.pool.clone(), Duration::ZERO))?;
+        let pool = self.known(&machine.pool, Duration::ZERO)?;
         // The answer to this launch was lost, and EC2 has listed its machine since.
         if let (None, Some(call)) = (pool.seen(&machine.id), pool.unsettled(&machine.launch)) {
             pool.launched(machine.id.clone(), &call);
@@ -435,6 +437,7 @@ struct Alike {
     pool: PoolId,
     offer: OfferId,
     times: [Option<Duration>; 3],
+    owner: String,
     labels: Labels,
 }
 
@@ -446,6 +449,7 @@ impl Alike {
             pool: request.pool.clone(),
             offer: offer.id.clone(),
             times: [Some(request.lease), Some(request.boot), minutes],
+            owner: request.owner.clone(),
             labels: request.labels.clone(),
         }
     }

@@ -70,8 +70,7 @@ impl Call {
         let keys: Vec<String> = client.chain(options.public_keys.iter().cloned()).collect();
         let now = SystemTime::now();
         let user_data = user_data(&first, now, &image.user, &host_key, &keys)?;
-        let mut tags = tags::of_labels(&first.labels);
-        tags.extend(pool.tags(&options.tags));
+        let mut tags = pool.tags(&first.owner, &first.labels, &options.tags);
         tags.insert(tags::LEASE.to_owned(), first.lease.as_millis().to_string());
         let mut instance_tags = tags.clone();
         instance_tags.insert(tags::OFFER.to_owned(), tags::clean(offer.id.as_str()));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use skyward_core::error::{Error, ErrorKind, ErrorStatus, Result};
+use skyward_core::error::{Error, ErrorKind, Result};
 use skyward_core::ids::MachineId;
 use skyward_core::remote::Ssh;
 use skyward_core::remote::ssh::Target;
@@ -74,7 +74,7 @@ async fn explain(
     // that of a final refusal.
     let early = error.kind() == ErrorKind::Login && tried < LOGIN;
     let mut error = if early { error.temporary() } else { error };
-    let is_over = error.status() != ErrorStatus::Temporary;
+    let is_over = !error.is_temporary();
     let mut last = seen.console.clone();
     let is_old = last.as_ref().is_none_or(|(read, _)| read.elapsed() > AGAIN);
     if (is_over || tried > seen.boot.min(LONG_BOOT) / 2) && is_old {

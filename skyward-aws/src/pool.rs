@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use skyward_core::error::Result;
 use skyward_core::ids::{LaunchId, MachineId, PoolId};
-use skyward_core::provider::{Architecture, Labels, Machine, PoolRequest};
+use skyward_core::provider::{Architecture, Labels, Machine};
 use skyward_core::spec::AcceleratorFamily;
 use tokio::time::Instant;
 
@@ -21,9 +21,7 @@ use crate::trust::Trust;
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) id: PoolId,
-    pub(crate) owner: String,
     pub(crate) lease: Duration,
-    pub(crate) labels: Labels,
     pub(crate) trust: Trust,
     /// Held while this process makes what the machines share.
     pub(crate) making: tokio::sync::Mutex<()>,
@@ -81,12 +79,10 @@ pub(crate) struct Seen {
 }
 
 impl Pool {
-    pub(crate) fn new(request: &PoolRequest) -> Result<Self> {
+    pub(crate) fn new(id: PoolId, lease: Duration) -> Result<Self> {
         Ok(Self {
-            id: request.pool.clone(),
-            owner: request.owner.clone(),
-            lease: request.lease,
-            labels: request.labels.clone(),
+            id,
+            lease,
             trust: Trust::new()?,
             making: tokio::sync::Mutex::default(),
             images: tokio::sync::Mutex::default(),
@@ -101,11 +97,11 @@ impl Pool {
         crate::lease::expires(self.lease, SystemTime::now() + crate::lease::START)
     }
 
-    /// The tags of everything that belongs to the pool. The provider's own tags win over labels of
-    /// the same name.
-    pub(crate) fn tags(&self, own: &Labels) -> Tags {
-        let mut tags = tags::of_labels(&self.labels);
-        tags.extend(tags::common(&self.id, &self.owner, own));
+    /// The tags of everything that belongs to the pool, of this owner and with these labels. The
+    /// provider's own tags win over labels of the same name.
+    pub(crate) fn tags(&self, owner: &str, labels: &Labels, own: &Labels) -> Tags {
+        let mut tags = tags::of_labels(labels);
+        tags.extend(tags::common(&self.id, owner, own));
         tags.insert(tags::EXPIRES.to_owned(), tags::seconds(self.expires()));
         tags
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub use cause::{Cause, Try};
 pub use exit::WorkerExit;
-pub use kind::{ErrorKind, ErrorStatus};
+pub use kind::ErrorKind;
 pub use refusal::Refusal;
 pub use stacks::RankStacks;
 pub(crate) use stacks::{Listed, silence};
@@ -50,7 +50,7 @@ pub struct Error(Arc<Inner>);
 #[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
-    status: ErrorStatus,
+    temporary: bool,
     message: String,
     context: Vec<(&'static str, String)>,
     hint: Option<String>,
@@ -82,12 +82,12 @@ pub struct Exception {
 }
 
 impl Error {
-    /// An error that is [`ErrorStatus::Permanent`]. The message says what was tried and why it
+    /// A permanent error: the same call will fail again. The message says what was tried and why it
     /// failed, and begins with a lower-case letter.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Arc::new(Inner {
             kind,
-            status: ErrorStatus::Permanent,
+            temporary: false,
             message: message.into(),
             context: Vec::new(),
             hint: None,
@@ -101,7 +101,7 @@ impl Error {
     }
 
     /// The error of a provider that refused a call and started nothing. It is
-    /// [`ErrorStatus::Temporary`] for [`Refusal::Throttled`], and permanent otherwise.
+    /// [temporary](Self::is_temporary) for [`Refusal::Throttled`], and permanent otherwise.
     pub fn refused(refusal: Refusal, message: impl Into<String>) -> Self {
         let error = Self::new(ErrorKind::Provider, message);
         let throttled = matches!(refusal, Refusal::Throttled(_));
@@ -187,10 +187,10 @@ impl Error {
         self.edit(|inner| inner.kind = kind)
     }
 
-    /// Marks the error as [`ErrorStatus::Temporary`]: a retry may help.
+    /// Marks the error as temporary: a retry may help. [`is_temporary`](Self::is_temporary) tells.
     #[must_use]
     pub fn temporary(self) -> Self {
-        self.edit(|inner| inner.status = ErrorStatus::Temporary)
+        self.edit(|inner| inner.temporary = true)
     }
 
     /// Adds what to do next, as a full sentence or a command.
@@ -222,9 +222,19 @@ impl Error {
         self.0.kind
     }
 
-    /// Whether a retry may help.
-    pub fn status(&self) -> ErrorStatus {
-        self.0.status
+    /// Whether the same call may succeed later. The same call after any other error fails again.
+    ///
+    /// ```
+    /// # use skyward_core as skyward;
+    /// use skyward::error::{Error, ErrorKind, Refusal};
+    ///
+    /// let cut = Error::new(ErrorKind::Io, "the connection was cut");
+    /// assert!(!cut.is_temporary() && cut.temporary().is_temporary());
+    /// assert!(Error::refused(Refusal::Throttled(None), "too many requests").is_temporary());
+    /// assert!(!Error::refused(Refusal::Capacity, "no machine is free").is_temporary());
+    /// ```
+    pub fn is_temporary(&self) -> bool {
+        self.0.temporary
     }
 
     /// The message alone, without facts and hint.

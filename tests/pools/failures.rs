@@ -6,7 +6,7 @@ use crate::common::{PID, SLEEP, limits, pool, processes_of, python, signal, soon
 use indoc::{formatdoc, indoc};
 use skyward::compute::PendingCompute;
 use skyward::compute::{ComputePool, ComputePoolExt};
-use skyward::error::{Cause, Error, ErrorKind, ErrorStatus, WorkerExit};
+use skyward::error::{Cause, Error, ErrorKind, WorkerExit};
 use skyward::event::{EventItem, PoolEvent};
 use skyward::ids::Rank;
 use skyward::payload::{RetryPolicy, Streaming, Target, TaskOptions};
@@ -212,7 +212,7 @@ async fn a_task_that_is_not_started_in_time_reports_what_it_waited_for() {
             });
             until("the task runs", || pool.status().running > 0).await;
             let error = alive.clone().run(pool).await.unwrap_err();
-            assert_eq!((error.kind(), error.status()), (ErrorKind::QueueTimeout, ErrorStatus::Temporary));
+            assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::QueueTimeout, true));
             assert!(error.message().contains("the worker of rank 0 ran task"), "{error}");
             running.abort();
             assert!(alive.queue_timeout(Duration::from_secs(60)).run(pool).await?, "the task's own deadline counts");

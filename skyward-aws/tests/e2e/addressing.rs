@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use skyward_aws::{Addressing, Aws};
 use skyward_aws_testkit::CloudOptions;
-use skyward_core::error::ErrorStatus;
 use skyward_core::ids::{LaunchId, MachineNumber, PoolId};
 use skyward_core::pool::Pool;
 use skyward_core::provider::{LaunchBatch, LaunchRequest, PoolRequest, Provider, Requirements};
@@ -86,7 +85,7 @@ async fn where_nothing_is_said_machines_are_in_the_default_network_and_reached_b
             if let Some(place) = report.place {
                 match aws.connect(&machine, &place).await {
                     Ok(remote) => return (place, remote),
-                    Err(error) => assert_eq!(error.status(), ErrorStatus::Temporary, "{error:?}"),
+                    Err(error) => assert!(error.is_temporary(), "{error:?}"),
                 }
             }
             tokio::time::sleep(PAUSE).await;

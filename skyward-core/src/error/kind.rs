@@ -1,4 +1,4 @@
-//! The kinds of errors, and whether a retry may help.
+//! The kinds of errors.
 
 /// The kind of an error; match on it to react.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,14 +71,4 @@ pub enum ErrorKind {
     /// The ledger could not be written, and nothing was started without a record; or the ledger
     /// could not be read.
     Ledger,
-}
-
-/// Whether a retry may help.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorStatus {
-    /// The same call may succeed later.
-    Temporary,
-    /// The same call will fail again.
-    Permanent,
 }

@@ -38,6 +38,10 @@ pub struct Capabilities {
     /// [`reap`](crate::pool::reap) waits that long, and so does the end of a pool with a launch that
     /// was not answered. Default: 5 seconds.
     pub settles_in: Duration,
+    /// The shortest time between two calls of one method, except `identity` and `connect`. All pools
+    /// of this process that use the provider, recognised by its name and identity, keep it together:
+    /// their calls wait in the order in which they came, within their deadlines. Default: zero.
+    pub pace: Duration,
 }
 
 impl Capabilities {
@@ -50,6 +54,7 @@ impl Capabilities {
             preemptible: false,
             shared_host: false,
             settles_in: Duration::from_secs(5),
+            pace: Duration::ZERO,
         }
     }
 
@@ -57,6 +62,13 @@ impl Capabilities {
     #[must_use]
     pub fn settles_in(mut self, settles_in: Duration) -> Self {
         self.settles_in = settles_in;
+        self
+    }
+
+    /// Sets the shortest time between two calls of one method.
+    #[must_use]
+    pub fn pace(mut self, pace: Duration) -> Self {
+        self.pace = pace;
         self
     }
 

@@ -3,6 +3,7 @@
 mod call;
 mod choice;
 mod looks;
+mod pace;
 mod provider;
 mod wait;
 
@@ -11,13 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use self::looks::Looks;
+use self::pace::Pace;
 pub(crate) use self::wait::Arriving;
 use super::Provider;
 use crate::error::{Error, ErrorKind};
 use crate::ids::PoolId;
 
-/// A provider wrapper that gives each call a deadline, retries temporary errors, and adds what was
-/// tried to the error.
+/// A provider wrapper that gives each call a deadline and its turn, retries temporary errors, and
+/// adds what was tried to the error.
 ///
 /// A pool wraps its provider in it, so a provider implements none of this.
 #[derive(Debug, Clone)]
@@ -31,6 +33,7 @@ pub struct Checked {
     /// Makes the pauses of this wrapper differ from those of others.
     salt: u64,
     looks: Arc<Looks>,
+    pace: Pace,
     report: Report,
 }
 
@@ -44,6 +47,7 @@ impl Checked {
             assumed: None,
             salt: rand::random(),
             looks: Arc::default(),
+            pace: Pace::default(),
             report: Report(Arc::new(|_| ())),
         }
     }

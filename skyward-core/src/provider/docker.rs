@@ -10,7 +10,7 @@ mod network;
 mod operations;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -76,8 +76,6 @@ pub struct Docker {
     /// Held, by the cache's name, while one of the machines builds in that cache.
     building: Arc<Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>>,
     ends: Ends,
-    /// The pools that were prepared here.
-    prepared: Arc<Mutex<HashMap<PoolId, PoolRequest>>>,
 }
 
 impl Docker {
@@ -91,7 +89,6 @@ impl Docker {
             choosing: Arc::default(),
             building: Arc::default(),
             ends: Ends::default(),
-            prepared: Arc::default(),
         }
     }
 
@@ -189,10 +186,6 @@ impl Docker {
         building.retain(|_, lock| Arc::strong_count(lock) > 1);
         Arc::clone(building.entry(cache.to_owned()).or_default())
     }
-
-    fn prepared(&self) -> MutexGuard<'_, HashMap<PoolId, PoolRequest>> {
-        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[async_trait]
@@ -249,7 +242,6 @@ impl Provider for Docker {
     }
 
     async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
-        self.prepared().insert(pool.pool.clone(), pool.clone());
         self.make_network(pool.clone()).await
     }
 
@@ -310,9 +302,7 @@ impl Provider for Docker {
     async fn teardown(&self, pool: &PoolId) -> Result<()> {
         let machines = self.list(pool).await?;
         try_join_all(machines.iter().map(|machine| self.terminate_one(&machine.id))).await?;
-        provider(network::remove(&self.engine, pool, soon()).await)?;
-        self.prepared().remove(pool);
-        Ok(())
+        provider(network::remove(&self.engine, pool, soon()).await)
     }
 
     async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {

@@ -68,6 +68,7 @@ pub struct LaunchBatch {
 /// let (pool, number) = (PoolId::new("p-x"), MachineNumber(0));
 /// let launch = LaunchId::of(&pool, number, Attempt(1));
 /// let request = LaunchRequest::new(launch, pool, number, Duration::from_secs(60))
+///     .owner("ada@workstation")
 ///     .boot(Duration::from_secs(600))
 ///     .ends_in(Duration::from_secs(3600))
 ///     .labels([("team", "vision")]);
@@ -80,6 +81,8 @@ pub struct LaunchRequest {
     pub launch: LaunchId,
     /// The pool that the machine is for.
     pub pool: PoolId,
+    /// Who starts the pool, for people: the [owner](PoolRequest::owner) in its [`PoolRequest`].
+    pub owner: String,
     /// The machine's number in its pool.
     pub number: MachineNumber,
     /// How long the machine may live without a renewal of its lease.
@@ -157,9 +160,17 @@ impl LaunchBatch {
 }
 
 impl LaunchRequest {
-    /// Creates the request of one machine, with a boot time of one lease.
+    /// Creates the request of one machine, with a boot time of one lease, without an owner.
     pub fn new(launch: LaunchId, pool: PoolId, number: MachineNumber, lease: Duration) -> Self {
-        Self { launch, pool, number, lease, boot: lease, ends_in: None, labels: Labels::new() }
+        let (owner, labels) = (String::new(), Labels::new());
+        Self { launch, pool, owner, number, lease, boot: lease, ends_in: None, labels }
+    }
+
+    /// Sets who starts the pool.
+    #[must_use]
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.owner = owner.into();
+        self
     }
 
     /// Sets the time after which the machine ends by itself, whether its lease is renewed or not.

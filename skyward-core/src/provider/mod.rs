@@ -70,6 +70,8 @@ use crate::remote::Remote;
 ///   number and offer of the request. Two numbers are two machines.
 /// - `launch` with the same [`LaunchId`](crate::ids::LaunchId) returns the same machine, however
 ///   often it is called.
+/// - `launch` creates again what `prepare` created, where that is gone. The request has what that
+///   takes: the pool, its owner, its lease and its labels.
 /// - A machine's id is never the id of another machine of its pool, also not later.
 /// - Dropping the future of `launch` leaves at most machines that `list` finds within
 ///   [`Capabilities::settles_in`].
@@ -133,7 +135,11 @@ use crate::remote::Remote;
 /// - while it connects, or after the connection to the node's agent was lost: with pauses that
 ///   double from 1 to 15 seconds,
 /// - while it serves, with [`Capabilities::preemptible`]: every 30 seconds,
+/// - when a report says that it is ending or released, without a reason: once more, a second later,
 /// - while the machine or the pool ends: in each round.
+///
+/// With a [pace](Capabilities::pace), calls of one method are that far apart, whichever pool of the
+/// process makes them; the wait for a turn is a part of the deadline.
 ///
 /// Futures may be dropped at any await point. Methods may be called from another Tokio runtime than
 /// before: when the runtime of a pool ends first, a thread with a runtime of its own ends the
@@ -299,8 +305,7 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// lost client has left.
     ///
     /// A pool with a live machine expires one lease from now. A pool without one expires one lease
-    /// after the last part of it was created. Its client may still live and launch a machine again:
-    /// where `launch` then lacks what `prepare` created, the provider creates that again.
+    /// after the last part of it was created. Its client may still live and launch a machine again.
     ///
     /// # Errors
     ///

@@ -23,8 +23,10 @@ use super::Place;
 pub struct MachineReport {
     /// The state of the machine.
     pub state: MachineState,
-    /// Why the machine is ending or gone, where the provider reports that. For a running machine:
-    /// why the machine will end.
+    /// Why the machine is ending or gone, where the provider reports that. A machine that is ending
+    /// or released may be reported without the reason first, and with it later: the pool then
+    /// inspects the machine once more before it reports the loss. For a running machine: why the
+    /// machine will end.
     pub reason: Option<Reason>,
     /// The provider's own words about the state, for people.
     pub words: Option<String>,
@@ -97,6 +99,11 @@ impl MachineReport {
     pub fn ends_in(mut self, ends_in: Duration) -> Self {
         self.ends_in = Some(ends_in);
         self
+    }
+
+    /// Whether a later report may have the reason that this one lacks.
+    pub(crate) fn may_be_explained(&self) -> bool {
+        matches!(self.state, MachineState::Ending | MachineState::Released) && self.reason.is_none()
     }
 
     /// Sets the provider's own words.

@@ -145,6 +145,8 @@ impl FakeProvider {
         if let Some(fake) = state.machines.get(&id) {
             return fake.machine.clone();
         }
+        let pool = || PoolRequest::new(request.pool.clone(), request.lease).owner(&request.owner);
+        state.pools.entry(request.pool.clone()).or_insert_with(pool);
         let index = request.number.0;
         let before = state.of_node.entry(request.number).or_default();
         before.push(id.clone());
@@ -168,6 +170,7 @@ impl FakeProvider {
             forewarning: self.0.script.forewarning(index, number),
             expires: request.ends_in.and_then(|ends_in| Instant::now().checked_add(ends_in)),
             lingers: self.0.script.lingers(index, number),
+            explains_after: self.0.script.explains_after(index, number),
             gone: None,
             reason: None,
         };

@@ -63,7 +63,7 @@ pub use names::{
     teardown_leaves_other_pools,
 };
 pub use notices::{ends_in_is_true, preemptions_are_told};
-pub use pools::pools_lists_what_is_there;
+pub use pools::{launch_needs_no_memory, pools_lists_what_is_there};
 pub use queue::queued_machines_wait;
 pub use reach::{connect_reaches_the_machine, connect_refuses_what_is_gone};
 pub use reports::{inspect_answers_in_order, inspect_does_not_give_up_a_new_machine, places_are_given};
@@ -121,7 +121,7 @@ pub async fn all_with(
             inspect_does_not_give_up_a_new_machine, places_are_given, list_finds_what_was_launched,
             parts_have_their_machines;
         (provider, again) identity_stays_the_same, values_are_one_provider, launch_is_not_memory, list_is_not_memory,
-            pools_lists_what_is_there;
+            pools_lists_what_is_there, launch_needs_no_memory;
         (provider, service) identities_differ, failures_are_told, gangs_are_whole,
             queued_machines_wait, preemptions_are_told;
         (provider) gang_machines_end_alone, ends_in_is_true, terminate_is_idempotent, terminate_may_come_early,

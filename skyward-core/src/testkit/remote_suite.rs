@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::provider_suite::{ask, require};
 use super::violation::{Violation, report};
-use crate::error::{ErrorKind, ErrorStatus};
+use crate::error::ErrorKind;
 use crate::remote::{Command, Remote};
 
 /// Checks every clause, prints a line for each, and adds violations to `broken`.
@@ -287,10 +287,8 @@ pub async fn open_fails_for_now_where_nothing_listens(remote: &dyn Remote, folde
     let clause = "open_fails_for_now_where_nothing_listens";
     match timeout(PATIENCE, remote.open(&format!("{folder}/nobody"))).await {
         Ok(Err(error)) => {
-            let told = (error.kind(), error.status());
-            require(clause, told == (ErrorKind::Io, ErrorStatus::Temporary), || {
-                format!("it failed with {told:?}: {error:#}")
-            })
+            let told = (error.kind(), error.is_temporary());
+            require(clause, told == (ErrorKind::Io, true), || format!("it failed with {told:?}: {error:#}"))
         }
         Ok(Ok(_)) => require(clause, false, || "it returned a stream".into()),
         Err(_) => require(clause, false, || format!("it was not done after {PATIENCE:?}")),

@@ -9,7 +9,7 @@ mod docker;
 use std::time::Duration;
 
 use skyward_core::bootstrap::StepEvent;
-use skyward_core::error::{ErrorKind, ErrorStatus};
+use skyward_core::error::ErrorKind;
 use skyward_core::spec::{Image, Limits};
 
 use crate::container::Container;
@@ -37,7 +37,7 @@ async fn root_gets_python_by_apt_and_the_next_start_needs_no_network() {
     // The machine cannot build another environment without a network, and the error says why.
     let error = machine.make_ready(&Image::new().pip(["iniconfig==1.1.1"])).await.0.unwrap_err();
     assert!(error.message().contains("cannot be reached: its name cannot be resolved"), "{error}");
-    assert_eq!((error.kind(), error.status()), (ErrorKind::Environment, ErrorStatus::Temporary));
+    assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Environment, true));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,7 +89,7 @@ async fn an_apt_lock_that_is_not_released_is_reported_with_its_holder() {
     let error = machine.make_ready_in(&Image::new(), limits, &|_| {}).await.0.unwrap_err();
     assert!(error.message().contains("apt is locked by process"), "{error}");
     assert!(error.message().contains("(perl)"), "{error}");
-    assert_eq!((error.kind(), error.status()), (ErrorKind::Environment, ErrorStatus::Temporary));
+    assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Environment, true));
 }
 
 #[tokio::test(flavor = "multi_thread")]

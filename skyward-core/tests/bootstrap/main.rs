@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use skyward_core::bootstrap::{Inputs, Plan, StepEvent, run};
-use skyward_core::error::{ErrorKind, ErrorStatus};
+use skyward_core::error::ErrorKind;
 use skyward_core::remote::{Command, Process, Remote};
 use skyward_core::spec::{Image, Limits, PackageIndex};
 
@@ -158,7 +158,7 @@ async fn an_unreachable_index_is_named_also_when_it_is_pips_setting() {
     let site = fresh.with_env("UV_CACHE_DIR", cache.to_str().unwrap());
     let error = site.fails(&Image::new().pip(["iniconfig"]).default_index(nowhere)).await;
     assert!(error.message().contains("127.0.0.1 cannot be reached"), "{error}");
-    assert_eq!(error.status(), ErrorStatus::Temporary);
+    assert!(error.is_temporary());
     site.end().await;
 
     let site = Site::new();

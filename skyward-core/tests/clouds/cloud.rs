@@ -23,6 +23,8 @@ pub(crate) struct Cloud {
     pub(crate) death: fn(u32, u32) -> Option<(Duration, Death)>,
     pub(crate) launch: fn(u32, u32) -> Turn,
     pub(crate) lingers: Duration,
+    /// How long after the release of a machine its reports lack the reason.
+    pub(crate) explains_after: Duration,
     /// Whether no machine can be terminated.
     pub(crate) is_stuck: bool,
 }
@@ -36,6 +38,7 @@ impl Default for Cloud {
             death: |_, _| None,
             launch: |_, _| Turn::Works(Duration::from_secs(5)),
             lingers: Duration::ZERO,
+            explains_after: Duration::ZERO,
             is_stuck: false,
         }
     }
@@ -81,6 +84,10 @@ impl Script for Cloud {
 
     fn lingers(&self, _: u32, _: u32) -> Duration {
         self.lingers
+    }
+
+    fn explains_after(&self, _: u32, _: u32) -> Duration {
+        self.explains_after
     }
 }
 

@@ -157,3 +157,22 @@ async fn events_of_a_successor_that_fails_name_the_node_that_it_was_for() {
     assert!(!failed.is_empty(), "{events:?}");
     assert!(failed.iter().all(|node| *node < 2), "{failed:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_has_the_reason_that_the_provider_reports_a_moment_later() {
+    let death = |_, machine| (machine == 0).then_some((Duration::from_secs(60), Death::Preemption));
+    let (lingers, explains_after) = (Duration::from_secs(20), Duration::from_millis(500));
+    let provider = Cloud { death, lingers, explains_after, ..Cloud::default() }.provider();
+    let pool = Pool::builder().provider(provider).nodes(1).tasks(once()).start().await.unwrap();
+    let events = tokio::spawn(all(pool.events()));
+    let error = task(120).run(&pool).await.unwrap_err();
+    assert_eq!(error.exit(), Some(&WorkerExit::Preempted), "{error:?}");
+    task(1).run(&pool).await.unwrap();
+    pool.shutdown(SHUTDOWN).await.unwrap();
+    let events = events.await.unwrap();
+    let lost = events.iter().find_map(|event| match &**event {
+        PoolEvent::NodeLost { error, .. } => Some(error),
+        _ => None,
+    });
+    assert_eq!(lost.unwrap().exit(), Some(&WorkerExit::Preempted), "{lost:?}");
+}

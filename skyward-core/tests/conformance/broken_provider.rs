@@ -54,6 +54,7 @@ enum Fault {
     ListsPoolsForEver,
     RandomIdentity,
     NamelessParts,
+    OwnersOfMemory,
 }
 
 /// This host, with one fault.
@@ -122,6 +123,8 @@ impl Broken {
                 self.launched.lock().unwrap().push(machine.clone());
                 Ok(machine)
             }
+            // The owner is that of `prepare`, which may have run in another process.
+            Fault::OwnersOfMemory => local(request.clone().owner("")).await,
             Fault::LateLaunch => {
                 let (local, batch) = (self.local.clone(), LaunchBatch::one(batch.offer.clone(), request.clone()));
                 let late = tokio::spawn(async move {
@@ -433,6 +436,16 @@ async fn pools_that_are_listed_wrongly_are_found() {
     }
     let folder = Folder::new();
     suite::pools_lists_what_is_there(&folder.local(), &folder.local()).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_owner_that_only_prepare_knows_is_found() {
+    let folder = Folder::new();
+    let (provider, again) = (Broken::new(&folder, Fault::OwnersOfMemory), Broken::new(&folder, Fault::OwnersOfMemory));
+    let violation = suite::launch_needs_no_memory(&provider, &again).await.unwrap_err();
+    assert_eq!(violation.clause, "launch_needs_no_memory");
+    assert!(violation.found.ends_with("has Some(\"\")"), "{violation}");
+    suite::launch_needs_no_memory(&folder.local(), &folder.local()).await.unwrap();
 }
 
 #[tokio::test]

@@ -87,6 +87,7 @@ impl Cloud {
             id = format!("{id}-again");
         }
         let machine = Machine::of(batch, request, MachineId::new(id));
+        self.center.prepare(&request.pool, &request.owner);
         let mut dropped = OnDrop(self.late(batch, &machine));
         sleep(STEP).await;
         self.center.answer()?;

@@ -75,6 +75,7 @@ fn request(pool: &PoolId, lease: Duration) -> PoolRequest {
 async fn launch(docker: &Docker, pool: &PoolId, lease: Duration) -> Machine {
     let number = MachineNumber(0);
     let request = LaunchRequest::new(LaunchId::of(pool, number, Attempt(1)), pool.clone(), number, lease)
+        .owner("ada")
         .labels([("team", "vision")]);
     let offer = docker.offers(&Requirements::default()).await.unwrap().remove(0);
     docker.launch(&LaunchBatch::one(offer, request)).await.remove(0).unwrap()

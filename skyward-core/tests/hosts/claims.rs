@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use skyward_core::error::{ErrorKind, ErrorStatus};
+use skyward_core::error::ErrorKind;
 use skyward_core::ids::PoolId;
 use skyward_core::provider::{Checked, Host, Hosts, MachineState, PoolRequest, Provider, Requirements};
 use skyward_core::remote::ssh::{HostKeys, Key, Target};
@@ -24,7 +24,7 @@ async fn one_of_several_clients_that_race_for_a_slot_gets_it() {
     let winners: Vec<_> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
     assert_eq!(winners.len(), 1, "{results:?}");
     for error in results.iter().filter_map(|result| result.as_ref().err()) {
-        assert_eq!((error.kind(), error.status()), (ErrorKind::Provider, ErrorStatus::Temporary), "{error}");
+        assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Provider, true), "{error}");
         assert!(error.message().contains(&format!("slot 0 is taken by pool {}", winners[0].pool)), "{error}");
     }
     // A client without a free slot gets an error from `offers`, before anything else happens; when
@@ -109,7 +109,7 @@ async fn a_machine_without_its_keeper_keeps_its_slot_while_its_lease_is_renewed(
     let other = scene.hosts(1);
     renew(&folder, Duration::ZERO);
     let error = other.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
-    assert_eq!(error.status(), ErrorStatus::Temporary, "{error}");
+    assert!(error.is_temporary(), "{error}");
     assert!(error.message().contains(&format!("slot 0 is taken by pool {pool}")), "{error}");
     renew(&folder, Duration::ZERO);
     assert_eq!(state(&other, &machine).await, MachineState::Running);
@@ -191,7 +191,7 @@ async fn an_unreachable_host_is_skipped_and_its_machines_are_not_reported_as_gon
     assert_eq!(state(&hosts, &machine).await, MachineState::Unknown);
     assert_eq!(hosts.list(&pool).await.unwrap(), std::slice::from_ref(&machine));
     let error = hosts.end(&machine.id).await.unwrap_err();
-    assert_eq!(error.status(), ErrorStatus::Temporary, "{error}");
+    assert!(error.is_temporary(), "{error}");
     // A client that did not launch the machine cannot know of it.
     let stranger = scene.hosts(1);
     stranger.list(&pool).await.unwrap_err();

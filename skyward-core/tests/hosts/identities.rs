@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use skyward_core::error::{ErrorKind, ErrorStatus};
+use skyward_core::error::ErrorKind;
 use skyward_core::ids::PoolId;
 use skyward_core::provider::{Host, Hosts, MachineState, PoolRequest, Provider, Requirements};
 use skyward_core::remote::Command;
@@ -65,7 +65,7 @@ async fn a_host_whose_own_name_changes_has_the_same_slots() {
     for again in [hosts.clone(), scene.hosts(1)] {
         assert_eq!(state(&again, &machine).await, MachineState::Running);
         let error = again.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
-        assert_eq!(error.status(), ErrorStatus::Temporary, "{error}");
+        assert!(error.is_temporary(), "{error}");
         assert!(error.message().contains(&format!("slot 0 is taken by pool {pool}")), "{error}");
         assert_eq!(again.list(&pool).await.unwrap(), std::slice::from_ref(&machine));
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use skyward_core::error::{ErrorStatus, Result};
+use skyward_core::error::Result;
 use skyward_core::ids::{Attempt, LaunchId, MachineId, MachineNumber, PoolId};
 use skyward_core::provider::{
     Host, Hosts, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, Provider,
@@ -198,7 +198,7 @@ pub(crate) async fn tear_down(hosts: &Hosts, pool: &PoolId) {
             std::process::Command::new("ps").args(["-eo", "pid,ppid,pgid,stat,wchan:24,etimes,args"]).output();
         let processes = processes.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
         println!("{error}\n{}", processes.unwrap_or_default());
-        assert!(error.status() == ErrorStatus::Temporary && Instant::now() < end, "{error}");
+        assert!(error.is_temporary() && Instant::now() < end, "{error}");
     }
 }
 

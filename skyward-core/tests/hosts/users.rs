@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 use std::time::Duration;
 
-use skyward_core::error::ErrorStatus;
 use skyward_core::ids::PoolId;
 use skyward_core::provider::{Host, Hosts, MachineState, Provider, Requirements};
 use skyward_core::remote::ssh::{HostKeys, Key, Target};
@@ -104,7 +103,7 @@ impl Shared {
     async fn is_refused(&self, user: &User, why: &str) {
         let error = self.hosts(user).launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
         assert!(error.message().contains(why), "{error}");
-        assert_eq!(error.status(), ErrorStatus::Temporary, "{error}");
+        assert!(error.is_temporary(), "{error}");
     }
 
     /// Launches a machine for a user on the only slot, and ends it.

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use skyward_core::error::{ErrorKind, ErrorStatus};
+use skyward_core::error::ErrorKind;
 use skyward_core::remote::{Command, Remote};
 
 use crate::site::{PATIENCE, connect, lives, server, shell, until};
@@ -184,7 +184,7 @@ async fn a_command_is_ended_at_its_deadline_and_its_last_line_reported() {
     let remote = connect(&sshd).await;
     let command = Command::script("echo $$; exec sleep 600").deadline(Duration::from_secs(1));
     let error = remote.run(&command, &|_| {}).await.unwrap_err();
-    assert_eq!((error.kind(), error.status()), (ErrorKind::Timeout, ErrorStatus::Permanent));
+    assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Timeout, false));
     let pid = &error.context()[0].1;
     until("the command is gone", || !lives(pid)).await;
 }

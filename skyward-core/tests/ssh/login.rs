@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use skyward_core::error::{Error, ErrorKind, ErrorStatus};
+use skyward_core::error::{Error, ErrorKind};
 use skyward_core::remote::Ssh;
 use skyward_core::remote::ssh::{HostKeys, Key, Target};
 
@@ -16,7 +16,7 @@ fn with(sshd: &Sshd, keys: impl IntoIterator<Item = Key>) -> Target {
 
 async fn refused(target: Target) -> Error {
     let error = Ssh::connect(target).await.expect_err("the login is refused");
-    assert_eq!(error.status(), ErrorStatus::Permanent, "{error}");
+    assert!(!error.is_temporary(), "{error}");
     error
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use skyward_core::error::{Error, ErrorKind, ErrorStatus};
+use skyward_core::error::{Error, ErrorKind};
 use skyward_core::remote::ssh::Target;
 use skyward_core::remote::{ByteStream, Command, Remote, Ssh};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,13 +31,13 @@ async fn broken(stream: &mut ByteStream) -> std::io::Error {
 async fn again(remote: &Ssh) {
     let end = tokio::time::Instant::now() + PATIENCE;
     while let Err(error) = remote.run(&Command::new(["true"]), &|_| {}).await {
-        assert_eq!((error.kind(), error.status()), (ErrorKind::Io, ErrorStatus::Temporary), "{error}");
+        assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Io, true), "{error}");
         assert!(tokio::time::Instant::now() < end, "{error}");
     }
 }
 
 fn temporary(error: &Error, kind: ErrorKind) {
-    assert_eq!((error.kind(), error.status()), (kind, ErrorStatus::Temporary), "{error}");
+    assert_eq!((error.kind(), error.is_temporary()), (kind, true), "{error}");
 }
 
 #[tokio::test]

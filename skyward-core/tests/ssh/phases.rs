@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use russh::keys::{PrivateKey, load_secret_key};
 use russh::server::{self, Auth, ChannelOpenHandle, Msg, PublicKeyOffer, Session, VerifiedPublicKey};
 use russh::{Channel, ChannelId, MethodKind, MethodSet};
-use skyward_core::error::{Error, ErrorKind, ErrorStatus};
+use skyward_core::error::{Error, ErrorKind};
 use skyward_core::remote::ssh::{HostKeys, Key, Target};
 use skyward_core::remote::{Command, Remote, Ssh};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -167,15 +167,15 @@ async fn soon<T>(what: impl Future<Output = skyward_core::Result<T>>) -> Error {
     error
 }
 
-fn is(error: &Error, kind: ErrorKind, status: ErrorStatus, said: &str) {
-    assert_eq!((error.kind(), error.status()), (kind, status), "{error:?}");
+fn is(error: &Error, kind: ErrorKind, temporary: bool, said: &str) {
+    assert_eq!((error.kind(), error.is_temporary()), (kind, temporary), "{error:?}");
     assert!(format!("{error:#}").contains(said), "`{said}` is missing: {error:?}");
 }
 
 /// Checks the error of a connection that was retried until its deadline, which any step may have
 /// reached.
 fn is_tried_again(error: &Error) {
-    assert_eq!(error.status(), ErrorStatus::Temporary, "{error:?}");
+    assert!(error.is_temporary(), "{error:?}");
     let said = format!("{error:#}");
     let steps = ["while connecting to", "while exchanging keys with", "while me logged in", "while logging in to me@"];
     assert!(steps.iter().any(|step| said.contains(step)), "{said}");
@@ -188,7 +188,7 @@ async fn a_connection_attempt_ends_at_its_deadline_and_names_the_step() {
     let attempt = async |at| soon(Ssh::connect(fake(&keys, at).await.connect_within(WITHIN))).await;
     let silent = join_all([At::Offer(Act::Silence), At::Login(Act::Silence)].map(&attempt)).await;
     for error in silent {
-        is(&error, ErrorKind::Timeout, ErrorStatus::Temporary, "logging in to me@");
+        is(&error, ErrorKind::Timeout, true, "logging in to me@");
     }
     let dead = join_all([At::Offer(Act::Death), At::Login(Act::Death)].map(&attempt)).await;
     dead.iter().for_each(is_tried_again);
@@ -209,7 +209,7 @@ async fn an_attempt_given_up_during_key_exchange_closes_its_connection() {
     })
     .await;
     let error = soon(Ssh::connect(target.connect_within(WITHIN))).await;
-    is(&error, ErrorKind::Timeout, ErrorStatus::Temporary, "exchanging keys with me@");
+    is(&error, ErrorKind::Timeout, true, "exchanging keys with me@");
     assert_eq!(timeout(SOON, ended.recv()).await.expect("the connection is closed"), Some(true));
 }
 
@@ -231,7 +231,7 @@ async fn dropped_attempts_do_not_hold_up_others() {
     for dial in &dropped {
         dial.abort();
     }
-    is(&soon(shared.run(&run, &|_| {})).await, ErrorKind::Timeout, ErrorStatus::Temporary, "exchanging keys");
+    is(&soon(shared.run(&run, &|_| {})).await, ErrorKind::Timeout, true, "exchanging keys");
 }
 
 #[tokio::test]
@@ -241,15 +241,15 @@ async fn a_command_ends_with_its_connection_at_each_step() {
     for at in [At::Open(Act::Death), At::Exec(Act::Death)] {
         let remote = Ssh::connect(fake(&keys, at).await).await.unwrap();
         let run = Command::new(["true"]).deadline(SOON * 10);
-        is(&soon(remote.run(&run, &|_| {})).await, ErrorKind::Io, ErrorStatus::Temporary, "was lost while `true` ran");
+        is(&soon(remote.run(&run, &|_| {})).await, ErrorKind::Io, true, "was lost while `true` ran");
         let open = soon(remote.open("/run/socket")).await;
-        is(&open, ErrorKind::Io, ErrorStatus::Temporary, "the connection was lost");
+        is(&open, ErrorKind::Io, true, "the connection was lost");
     }
     let remote = Ssh::connect(fake(&keys, At::NoExec).await).await.unwrap();
     let run = Command::new(["true"]).deadline(SOON * 10);
-    is(&soon(remote.run(&run, &|_| {})).await, ErrorKind::Bootstrap, ErrorStatus::Permanent, "runs no programs");
+    is(&soon(remote.run(&run, &|_| {})).await, ErrorKind::Bootstrap, false, "runs no programs");
     let open = soon(remote.open("/run/socket")).await;
-    is(&open, ErrorKind::Bootstrap, ErrorStatus::Permanent, "forwards no streams");
+    is(&open, ErrorKind::Bootstrap, false, "forwards no streams");
 }
 
 #[tokio::test]
@@ -261,9 +261,9 @@ async fn a_server_that_opens_no_channel_is_reported() {
     tokio::time::pause();
     let run = Command::new(["true"]).deadline(Duration::from_secs(600));
     let run = remote.run(&run, &|_| {}).await.unwrap_err();
-    is(&run, ErrorKind::Timeout, ErrorStatus::Temporary, "did not open a channel within");
+    is(&run, ErrorKind::Timeout, true, "did not open a channel within");
     let open = remote.open("/run/socket").await.err().unwrap();
-    is(&open, ErrorKind::Io, ErrorStatus::Temporary, "did not open a channel within");
+    is(&open, ErrorKind::Io, true, "did not open a channel within");
 }
 
 #[tokio::test]
@@ -274,7 +274,7 @@ async fn a_server_that_ends_the_connection_is_retried_only_if_it_refused_no_key(
     let target = async |at| fake(&keys, at).await.key(Key::file(&second));
     is_tried_again(&soon(Ssh::connect(target(At::Offer(Act::Death)).await.connect_within(WITHIN))).await);
     let error = soon(Ssh::connect(target(At::SecondOffer(Act::Death)).await)).await;
-    is(&error, ErrorKind::Login, ErrorStatus::Permanent, "ended the connection while me logged in");
+    is(&error, ErrorKind::Login, false, "ended the connection while me logged in");
 }
 
 /// The deadline of a connection attempt that reaches it.

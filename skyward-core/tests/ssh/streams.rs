@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use skyward_core::error::{ErrorKind, ErrorStatus};
+use skyward_core::error::ErrorKind;
 use skyward_core::remote::Remote;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -70,11 +70,11 @@ async fn without_forwarding_a_program_connects_the_socket_and_ends_with_the_stre
         until("the other end sees the end", || echo.open() == 0).await;
     }
     let error = remote.open(sshd.path("nobody").to_str().unwrap()).await.err().unwrap();
-    assert_eq!((error.kind(), error.status()), (ErrorKind::Io, ErrorStatus::Temporary));
+    assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Io, true));
     // A socket on which no process listens any more.
     drop(std::os::unix::net::UnixListener::bind(sshd.path("old")).unwrap());
     let error = remote.open(sshd.path("old").to_str().unwrap()).await.err().unwrap();
-    assert_eq!((error.kind(), error.status()), (ErrorKind::Io, ErrorStatus::Temporary));
+    assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Io, true));
     assert!(error.message().contains("refused"), "{error}");
 }
 
@@ -85,7 +85,7 @@ async fn a_missing_program_is_reported_and_the_python_of_an_environment_is_found
     let remote = connect(&sshd).await;
     let echo = Echo::start(sshd.path("s"));
     let error = remote.open(echo.path()).await.err().unwrap();
-    assert_eq!((error.kind(), error.status()), (ErrorKind::Bootstrap, ErrorStatus::Permanent), "{error}");
+    assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Bootstrap, false), "{error}");
     assert!(error.hint().unwrap().contains("AllowStreamLocalForwarding"), "{error}");
     let bin = home.0.join(".cache/skyward/envs/some/bin");
     fs::create_dir_all(&bin).unwrap();

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use skyward_core::error::{Error, ErrorKind, ErrorStatus};
+use skyward_core::error::{Error, ErrorKind};
 use skyward_core::remote::ssh::{HostKeys, Target};
 use skyward_core::remote::{Command, Remote, Ssh};
 
@@ -11,7 +11,7 @@ use crate::sshd::{Options, Sshd};
 
 async fn refused(target: Target) -> Error {
     let error = Ssh::connect(target).await.expect_err("the host was trusted");
-    assert_eq!((error.kind(), error.status()), (ErrorKind::HostKey, ErrorStatus::Permanent), "{error}");
+    assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::HostKey, false), "{error}");
     error
 }
 
@@ -273,7 +273,7 @@ async fn a_changed_host_key_is_refused_on_reconnection() {
             answer => break answer.expect_err("the new key was trusted"),
         }
     };
-    assert_eq!((error.kind(), error.status()), (ErrorKind::HostKey, ErrorStatus::Permanent), "{error}");
+    assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::HostKey, false), "{error}");
     assert!(
         error.message().contains(&expected) && error.message().contains(&fingerprint(&sshd, "host.pub")),
         "{error}"

@@ -8,7 +8,7 @@ use super::jobs::Jobs;
 use super::late::connect_late;
 use super::start::Started;
 use super::timing::{REFUSED_PAUSE, SUCCESSOR_LEAD};
-use crate::error::{Error, ErrorKind, ErrorStatus, Result, WorkerExit};
+use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::PoolEvent;
 use crate::ids::{NodeIndex, Rank};
 use crate::layout::Layout;
@@ -177,7 +177,7 @@ impl Serving {
             self.jobs.begin(Job::Repair(Repair::Replace(index)), wait, move |serving, ()| {
                 serving.decide(|fleet| fleet.replace(index));
             });
-        } else if error.kind() != ErrorKind::Budget || error.status() == ErrorStatus::Temporary {
+        } else if error.kind() != ErrorKind::Budget || error.is_temporary() {
             self.on_node_lost(index, error);
         } else {
             self.shared.account().close(error);

@@ -80,7 +80,7 @@ impl Blueprint {
         self.provider.prepare(&self.request(&shared.pool, shared.limits.lease)).await?;
         let recipe = Arc::new(Recipe {
             provider: self.provider.clone(),
-            purchases: Purchases::new(market, self.labels.clone()),
+            purchases: Purchases::new(market, self.owner.clone(), self.labels.clone()),
             cluster: self.cluster.clone(),
             image: self.image.clone(),
             inputs,

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::serving::Serving;
@@ -208,7 +209,12 @@ async fn look(
     tokio::time::sleep(WATCH_PAUSE).await;
     let ids: Vec<MachineId> = machines.iter().map(|(_, machine)| machine.clone()).collect();
     let reports = provider.inspect(&ids).await?;
-    Ok(machines.into_iter().zip(reports).map(|((node, machine), report)| (node, machine, report)).collect())
+    let provider = &provider;
+    let explained = machines.into_iter().zip(reports).map(|((node, machine), report)| async move {
+        let report = provider.explained(&machine, report).await;
+        (node, machine, report)
+    });
+    Ok(join_all(explained).await)
 }
 
 /// The notice of an end after this time; `None` if that is further away than a clock can count.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
-use crate::error::{Error, ErrorKind, ErrorStatus, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
 use crate::ids::{Attempt, LaunchId, MachineNumber, NodeIndex, OfferId};
 use crate::pool::custody::cleanup::Cleanup;
@@ -21,6 +21,8 @@ use crate::provider::{Checked, Labels, LaunchBatch, LaunchRequest, Machine, Offe
 #[derive(Debug)]
 pub(crate) struct Purchases {
     market: Mutex<Market>,
+    /// The owner and the labels of each machine.
+    owner: String,
     labels: Labels,
     /// The last attempt for each machine number: no launch is ever used twice.
     attempts: Mutex<BTreeMap<MachineNumber, Attempt>>,
@@ -54,8 +56,9 @@ pub(crate) struct Bought {
 }
 
 impl Purchases {
-    pub(crate) fn new(market: Market, labels: Labels) -> Self {
-        Self { market: Mutex::new(market), labels, attempts: Mutex::default(), first: tokio::sync::Mutex::default() }
+    pub(crate) fn new(market: Market, owner: String, labels: Labels) -> Self {
+        let (market, attempts, first) = (Mutex::new(market), Mutex::default(), tokio::sync::Mutex::default());
+        Self { market, owner, labels, attempts, first }
     }
 
     /// The next launch for a machine number.
@@ -295,6 +298,7 @@ impl Purchases {
         let limits = &shared.limits;
         let mut request =
             LaunchRequest::new(launch.id(&shared.pool), shared.pool.clone(), launch.machine, limits.lease)
+                .owner(&self.owner)
                 .boot(limits.start)
                 .labels(self.labels.clone());
         request.ends_in = ends_in;
@@ -306,8 +310,7 @@ impl Purchases {
 /// than once, or its answer did not arrive.
 fn may_be_made(error: &Error) -> bool {
     let again = error.context().iter().any(|(key, _)| *key == "tries");
-    let unsure =
-        error.refusal().is_none() && (error.status() == ErrorStatus::Temporary || error.kind() == ErrorKind::Timeout);
+    let unsure = error.refusal().is_none() && (error.is_temporary() || error.kind() == ErrorKind::Timeout);
     again || unsure
 }
 

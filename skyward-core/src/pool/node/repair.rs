@@ -14,7 +14,7 @@ use super::timing::{
     AGENT_ANSWER, BUSY_CHECK, LOCAL_AGENT, LONGEST_RECONNECT_PAUSE, LONGEST_UNANSWERED, RECONNECT_PAUSE, STOP_MARGIN,
     UNANSWERED,
 };
-use crate::error::{Error, ErrorKind, ErrorStatus, Result, WorkerExit};
+use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::PoolEvent;
 use crate::ids::{Generation, NodeIndex, Rank};
 use crate::layout::Layout;
@@ -149,7 +149,7 @@ pub(crate) async fn replace(
             Some(refusal) => Error::refused(refusal.clone(), what),
             None => Error::new(error.kind(), what).with_exit_of(&error),
         };
-        let made = if error.status() == ErrorStatus::Temporary { made.temporary() } else { made };
+        let made = if error.is_temporary() { made.temporary() } else { made };
         made.with_source(error)
     })
 }

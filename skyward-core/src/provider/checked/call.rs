@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{Checked, FIRST_PAUSE, lock, mixed};
-use crate::error::{Error, ErrorKind, ErrorStatus, Refusal, Result};
+use crate::error::{Error, ErrorKind, Refusal, Result};
 use crate::provider::Provider;
 
 /// A call of the provider: its name in messages, and its limits.
@@ -16,6 +16,8 @@ pub(super) struct Call {
     /// The kind of thing that the call is about, as the error's context names it.
     kind: &'static str,
     pub(super) limit: Duration,
+    /// Whether the call waits for its turn by the provider's pace.
+    pub(super) is_paced: bool,
     pub(super) tries: u32,
     pub(super) longest_pause: Duration,
     /// The last error after which the call was retried.
@@ -48,7 +50,18 @@ impl Checked {
         let mut left: Vec<usize> = (0..on.len()).collect();
         for tries in 1_u32.. {
             let Some(first) = left.first().map(|one| on[*one]) else { break };
-            let answers: Vec<Result<T>> = match timeout_at(deadline, attempt(left.clone())).await {
+            let mut has_turn = false;
+            let asked = timeout_at(deadline, async {
+                if call.is_paced
+                    && let Err(error) = self.pace.turn(&*self.inner, call.what).await
+                {
+                    return left.iter().map(|_| Err(error.clone())).collect();
+                }
+                has_turn = true;
+                attempt(left.clone()).await
+            });
+            let answered = asked.await;
+            let answers: Vec<Result<T>> = match answered {
                 Ok(answers) if answers.len() == left.len() => answers,
                 Ok(answers) => {
                     let (results, asked) = (answers.len(), left.len());
@@ -57,7 +70,7 @@ impl Checked {
                     left.iter().map(|_| Err(error.clone())).collect()
                 }
                 Err(_) => {
-                    let late = self.late(call);
+                    let late = self.late(call, has_turn);
                     for one in left {
                         done[one] = Some(Err(self.placed(late.clone(), call.kind, on[one], tries)));
                     }
@@ -94,10 +107,17 @@ impl Checked {
         done.into_iter().map(|done| done.unwrap_or_else(|| Err(self.broken("a call returned no result")))).collect()
     }
 
-    /// The error of a call that did not return in time. Its source is the last error before the
-    /// timeout, which gives the reason.
-    fn late(&self, call: &Call) -> Error {
-        let message = format!("{} did not {} within {:?}", self.name(), call.what, call.limit);
+    /// The error of a call that did not return in time, or did not have its turn. Its source is the
+    /// last error before the timeout, which gives the reason.
+    fn late(&self, call: &Call, had_turn: bool) -> Error {
+        let (name, Call { what, limit, .. }) = (self.name(), call);
+        let message = match had_turn {
+            true => format!("{name} did not {what} within {limit:?}"),
+            false => format!(
+                "{name} was not asked to {what} within {limit:?}: its calls of one kind are {:?} apart, and others came first",
+                self.capabilities().pace
+            ),
+        };
         let error = Error::new(ErrorKind::Timeout, message).caused_by(lock(&call.last).take());
         self.of_limit(error.temporary(), call)
     }
@@ -111,14 +131,14 @@ impl Checked {
     /// A call with this limit, or with the deadline of all calls where that is shorter.
     pub(super) fn within(&self, limit: Duration, what: &'static str, kind: &'static str) -> Call {
         let limit = self.most.map_or(limit, |most| limit.min(most));
-        Call { what, kind, limit, tries: TRIES, longest_pause: LONGEST_PAUSE, last: Mutex::default() }
+        Call { what, kind, limit, is_paced: true, tries: TRIES, longest_pause: LONGEST_PAUSE, last: Mutex::default() }
     }
 }
 
 /// Whether the same call may succeed later. A refusal is final, unless it is throttling.
 fn is_for_now(error: &Error) -> bool {
     let refused = error.refusal().is_some_and(|refusal| !matches!(refusal, Refusal::Throttled(_)));
-    error.status() == ErrorStatus::Temporary && !refused
+    error.is_temporary() && !refused
 }
 
 /// The pause that the provider asked for; none where the error is no throttling.

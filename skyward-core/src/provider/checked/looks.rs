@@ -9,6 +9,7 @@ use futures_util::future::{BoxFuture, Shared, WeakShared};
 use tokio::time::{sleep, timeout};
 
 use super::lock;
+use super::pace::Pace;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::MachineId;
 use crate::provider::{MachineReport, MachineState, Provider};
@@ -34,18 +35,27 @@ type Answer = BoxFuture<'static, Arc<Result<Reports>>>;
 type Reports = BTreeMap<MachineId, MachineReport>;
 
 impl Looks {
-    /// Inspects one machine alone, at once.
+    /// Inspects one machine alone, at once, where the provider has no pace.
     ///
     /// # Errors
     ///
     /// As [`report`](Self::report).
-    pub(super) async fn now(provider: &Arc<dyn Provider>, machine: &MachineId) -> Result<MachineReport> {
-        ask(provider.as_ref(), vec![machine.clone()])
+    pub(super) async fn now(
+        &self,
+        provider: &Arc<dyn Provider>,
+        pace: &Pace,
+        machine: &MachineId,
+    ) -> Result<MachineReport> {
+        if !provider.capabilities().pace.is_zero() {
+            return self.report(provider, pace, machine).await;
+        }
+        ask(provider.as_ref(), pace, || vec![machine.clone()])
             .await
             .map(|mut reports| reports.remove(machine).unwrap_or_else(unknown))
     }
 
-    /// Inspects a machine, together with others that are inspected at the same moment.
+    /// Inspects a machine, together with others that are inspected at the same moment, or while the
+    /// call waits for its turn.
     ///
     /// # Errors
     ///
@@ -54,13 +64,18 @@ impl Looks {
     /// # Cancel safety
     ///
     /// Others that inspect at the same moment still get their answer.
-    pub(super) async fn report(&self, provider: &Arc<dyn Provider>, machine: &MachineId) -> Result<MachineReport> {
+    pub(super) async fn report(
+        &self,
+        provider: &Arc<dyn Provider>,
+        pace: &Pace,
+        machine: &MachineId,
+    ) -> Result<MachineReport> {
         let answer = {
             let mut open = lock(&self.open);
             match open.as_ref().and_then(|look| look.join(machine)) {
                 Some(answer) => answer,
                 None => {
-                    let (look, answer) = Look::begin(Arc::clone(provider), machine.clone());
+                    let (look, answer) = Look::begin(Arc::clone(provider), pace.clone(), machine.clone());
                     *open = look;
                     answer
                 }
@@ -74,13 +89,13 @@ impl Looks {
 }
 
 impl Look {
-    fn begin(provider: Arc<dyn Provider>, machine: MachineId) -> (Option<Self>, Shared<Answer>) {
+    fn begin(provider: Arc<dyn Provider>, pace: Pace, machine: MachineId) -> (Option<Self>, Shared<Answer>) {
         let machines = Arc::new(Mutex::new(Some(vec![machine])));
         let asked = Arc::clone(&machines);
         let answer = async move {
             sleep(GATHER).await;
-            let machines = lock(&asked).take().unwrap_or_default();
-            Arc::new(ask(provider.as_ref(), machines).await)
+            let machines = || lock(&asked).take().unwrap_or_default();
+            Arc::new(ask(provider.as_ref(), &pace, machines).await)
         };
         let answer = answer.boxed().shared();
         (answer.downgrade().map(|answer| Self { machines, answer }), answer)
@@ -98,26 +113,32 @@ fn unknown() -> MachineReport {
     MachineReport::new(MachineState::Unknown)
 }
 
-async fn ask(provider: &dyn Provider, machines: Vec<MachineId>) -> Result<Reports> {
+/// Inspects the machines that there are when the call has its turn.
+async fn ask(provider: &dyn Provider, pace: &Pace, machines: impl FnOnce() -> Vec<MachineId>) -> Result<Reports> {
     let name = provider.name();
-    match timeout(ANSWER, provider.inspect(&machines)).await {
-        Ok(Ok(reports)) if reports.len() == machines.len() => Ok(machines.into_iter().zip(reports).collect()),
-        Ok(Ok(reports)) => {
-            let (asked, returned) = (machines.len(), reports.len());
-            let what = format!(
-                "the provider {name} broke its contract: `inspect` of {asked} machines returned {returned} reports"
-            );
-            Err(Error::new(ErrorKind::Provider, what))
+    let most = ANSWER + provider.capabilities().pace.min(ANSWER);
+    let answer = async {
+        pace.turn(provider, INSPECT).await?;
+        let machines = machines();
+        let reports = provider.inspect(&machines).await?;
+        let (asked, returned) = (machines.len(), reports.len());
+        if asked == returned {
+            return Ok(machines.into_iter().zip(reports).collect());
         }
-        Ok(Err(error)) => Err(error),
-        Err(_) => {
-            let what = format!("the provider {name} did not report the state of its machines within {ANSWER:?}");
-            Err(Error::new(ErrorKind::Timeout, what).temporary())
-        }
-    }
+        let what = format!(
+            "the provider {name} broke its contract: `inspect` of {asked} machines returned {returned} reports"
+        );
+        Err(Error::new(ErrorKind::Provider, what))
+    };
+    timeout(most, answer).await.unwrap_or_else(|_| {
+        let what = format!("the provider {name} did not report the state of its machines within {most:?}");
+        Err(Error::new(ErrorKind::Timeout, what).temporary())
+    })
 }
 
+/// What `inspect` does, in messages; the name of the line in which its calls wait for their turns.
+pub(super) const INSPECT: &str = "report the state of its machines";
 /// How long further machines can join a call.
 const GATHER: Duration = Duration::from_millis(10);
-/// How long a provider may take to answer.
+/// How long a provider may take to answer. The wait for a turn is a part of it.
 const ANSWER: Duration = Duration::from_secs(20);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::looks::INSPECT;
 use super::wait::{SHORTEST_LOOK, UNREACHED};
 use super::{Checked, MINUTE, lock};
 use crate::error::Result;
@@ -25,8 +26,12 @@ impl Provider for Checked {
     }
 
     async fn identity(&self) -> Result<String> {
-        let call = self.within(MINUTE, "report its identity", "");
-        self.call(&call, "", || self.inner.identity()).await
+        let mut call = self.within(MINUTE, "report its identity", "");
+        // Who the provider is decides whose calls it waits for.
+        call.is_paced = false;
+        let identity = self.call(&call, "", || self.inner.identity()).await?;
+        self.pace.learn(self.name(), &identity);
+        Ok(identity)
     }
 
     fn parts(&self) -> Vec<Part> {
@@ -69,7 +74,7 @@ impl Provider for Checked {
     }
 
     async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
-        let call = self.within(MINUTE, "report the state of its machines", "");
+        let call = self.within(MINUTE, INSPECT, "");
         let reports = self.call(&call, "", || self.inner.inspect(machines)).await?;
         if reports.len() != machines.len() {
             let (asked, returned) = (machines.len(), reports.len());
@@ -81,6 +86,8 @@ impl Provider for Checked {
     async fn connect(&self, machine: &Machine, at: &Place) -> Result<Box<dyn Remote>> {
         let mut call = self.within(Duration::MAX, "reach the machine", "machine");
         call.limit = self.most.unwrap_or(10 * MINUTE);
+        // It goes to the machine, and not to the provider's service.
+        call.is_paced = false;
         // A booting machine cannot be reached until it has booted, and trying costs the provider
         // nothing.
         call.tries = u32::MAX;

@@ -4,6 +4,7 @@ mod choice;
 mod connect;
 mod launch;
 mod looks;
+mod pace;
 mod retries;
 
 use async_trait::async_trait;
@@ -12,11 +13,11 @@ use tokio::time::Instant;
 use super::call::{TRIES, jittered};
 use super::provider::BOOTING;
 use super::*;
-use crate::error::{ErrorStatus, Result};
+use crate::error::Result;
 use crate::ids::{Attempt, LaunchId, MachineId, MachineNumber};
 use crate::provider::{
     Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Part, Place, PoolRecord,
-    PoolRequest, Requirements,
+    PoolRequest, Reason, Requirements,
 };
 use crate::remote::Remote;
 
@@ -27,6 +28,11 @@ struct Scripted {
     answers: Mutex<Vec<Result<()>>>,
     calls: Mutex<u32>,
     hangs: bool,
+    pace: Duration,
+    /// None: the provider cannot tell.
+    identity: Option<String>,
+    /// The times of the calls of `list`.
+    listed: Mutex<Vec<Instant>>,
     offers: Vec<Offer>,
     /// The requirements of each call of `offers`.
     wanted: Mutex<Vec<Requirements>>,
@@ -36,6 +42,8 @@ struct Scripted {
     /// After `connects`, `connect` does not return.
     connect_hangs: bool,
     states: Mutex<Vec<Result<MachineState>>>,
+    /// The reasons in the reports, if any.
+    reasons: Mutex<Vec<Option<Reason>>>,
     /// Held by `inspect` while it waits for `inspect_takes`.
     inspecting: tokio::sync::Mutex<()>,
     inspect_takes: Duration,
@@ -55,10 +63,10 @@ impl Provider for Scripted {
         "scripted"
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new().outlives_client()
+        Capabilities::new().outlives_client().pace(self.pace)
     }
     async fn identity(&self) -> Result<String> {
-        Ok("here".to_owned())
+        self.identity.clone().ok_or_else(|| Error::new(ErrorKind::Provider, "the service does not tell who it is"))
     }
     fn parts(&self) -> Vec<Part> {
         Vec::new()
@@ -83,7 +91,11 @@ impl Provider for Scripted {
         let _held = self.inspecting.lock().await;
         tokio::time::sleep(self.inspect_takes).await;
         match next(&self.states) {
-            Some(state) => Ok(vec![MachineReport::new(state?); machines.len()]),
+            Some(state) => {
+                let mut report = MachineReport::new(state?);
+                report.reason = next(&self.reasons).flatten();
+                Ok(vec![report; machines.len()])
+            }
             None => Ok(Vec::new()),
         }
     }
@@ -109,6 +121,7 @@ impl Provider for Scripted {
         Ok(())
     }
     async fn list(&self, _: &PoolId) -> Result<Vec<Machine>> {
+        self.listed.lock().unwrap().push(Instant::now());
         Ok(Vec::new())
     }
     async fn pools(&self) -> Result<Vec<PoolRecord>> {

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::looks::Looks;
 use super::{Checked, FIRST_PAUSE, MINUTE};
-use crate::error::{Error, ErrorKind, ErrorStatus, Result, WorkerExit};
+use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::ids::MachineId;
 use crate::provider::{MachineReport, MachineState, Place, Provider, Reason};
 
@@ -32,8 +31,10 @@ impl Checked {
         let mut pause = first;
         loop {
             sleep(pause).await;
-            match self.looks.report(&self.inner, machine).await {
-                Ok(report) if report.state.is_over() => return self.over(machine, &report),
+            match self.looks.report(&self.inner, &self.pace, machine).await {
+                Ok(report) if report.state.is_over() => {
+                    return self.over(machine, &self.explained(machine, report).await);
+                }
                 Ok(_) => {}
                 Err(error) => {
                     tracing::debug!(provider = self.name(), %machine, %error, "the state of a machine is not known");
@@ -71,15 +72,13 @@ impl Checked {
             // to join it.
             let look = async {
                 match pause.is_zero() {
-                    true => Looks::now(&self.inner, machine).await,
-                    false => self.looks.report(&self.inner, machine).await,
+                    true => self.looks.now(&self.inner, &self.pace, machine).await,
+                    false => self.looks.report(&self.inner, &self.pace, machine).await,
                 }
             };
             let report = match look.await {
                 Ok(report) => report,
-                Err(error) if error.status() == ErrorStatus::Temporary => {
-                    MachineReport::new(MachineState::Unknown).saying(error.summary())
-                }
+                Err(error) if error.is_temporary() => MachineReport::new(MachineState::Unknown).saying(error.summary()),
                 Err(error) => return Err(self.placed(error, "machine", machine.as_str(), 1)),
             };
             on_report(&report);
@@ -88,7 +87,9 @@ impl Checked {
                     let place = self.checked_place(place).map_err(|error| error.with_context("machine", machine))?;
                     return Ok((place, report.ends_in));
                 }
-                _ if report.state.is_over() => return Err(self.over(machine, &report).with_hint(UNREACHED)),
+                _ if report.state.is_over() => {
+                    return Err(self.over(machine, &self.explained(machine, report).await).with_hint(UNREACHED));
+                }
                 _ => {}
             }
             // `Unknown` concludes nothing: a queued machine still counts as queued.
@@ -107,6 +108,23 @@ impl Checked {
             let paused = pause.min(most - *spent);
             sleep(paused).await;
             *spent += paused;
+        }
+    }
+
+    /// The report of a machine, with the reason of its end where the provider reports that a moment
+    /// later: one more inspection, and no longer wait, is for a reason that comes late.
+    ///
+    /// # Cancel safety
+    ///
+    /// Only inspects.
+    pub(crate) async fn explained(&self, machine: &MachineId, report: MachineReport) -> MachineReport {
+        if !report.may_be_explained() {
+            return report;
+        }
+        sleep(SHORTEST_LOOK).await;
+        match self.looks.report(&self.inner, &self.pace, machine).await {
+            Ok(later) if later.state.is_over() && later.reason.is_some() => later,
+            _ => report,
         }
     }
 
@@ -140,7 +158,8 @@ fn longer(pause: Duration) -> Duration {
     (pause * 2).clamp(SHORTEST_LOOK, LONGEST_LOOK)
 }
 
-/// The first pause before an inspection while a machine is being connected to.
+/// The first pause before an inspection while a machine is being connected to, and the pause before
+/// the inspection for the reason of an end.
 pub(super) const SHORTEST_LOOK: Duration = Duration::from_secs(1);
 /// The longest pause between two inspections.
 const LONGEST_LOOK: Duration = Duration::from_secs(15);

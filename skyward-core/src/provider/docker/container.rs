@@ -11,7 +11,7 @@ use bollard::models::{ContainerSummary, ContainerSummaryStateEnum};
 pub(super) use self::create::{body, builder_body};
 use self::labels::{BUILDS_FOR, ENDS_IN, LAUNCH, NODE, milliseconds};
 pub(super) use self::labels::{
-    DEVICES, LEASE, Node, POOL, builder_of, is_ours, labels, launch_label, name, pool_labels, record,
+    DEVICES, LEASE, Node, OWNER, POOL, builder_of, is_ours, labels, launch_label, name, pool_labels, record,
 };
 use self::options::FOLDER;
 pub(super) use self::options::Options;

@@ -27,7 +27,8 @@ pub(super) async fn make(engine: &Engine, request: &PoolRequest, deadline: Insta
         return Ok(());
     }
     let mut labels = container::labels(&request.labels);
-    labels.extend(container::pool_labels(pool, Some(&request.owner)));
+    labels.extend(container::pool_labels(pool));
+    labels.insert(container::OWNER.to_owned(), request.owner.clone());
     labels.insert(container::LEASE.to_owned(), request.lease.as_millis().to_string());
     let request = NetworkCreateRequest {
         name: name(pool),

@@ -52,16 +52,16 @@ impl Docker {
     /// Launches a machine, unless it exists.
     pub(super) async fn launch_one(&self, offer: &Offer, request: &LaunchRequest) -> Result<Machine> {
         let image = provider(image::ensure(&self.engine, &self.options, &self.choosing).await)?;
-        let pool = self.prepared().get(&request.pool).cloned();
-        let mut made = self.make(offer, request, pool.as_ref(), &image).await;
-        if let (Err(error), Some(pool)) = (&made, pool)
+        let mut made = self.make(offer, request, &image).await;
+        if let Err(error) = &made
             && network::is_missing(error.message(), &request.pool)
         {
             // The network was removed as one of a pool without machines whose lease was over, but
             // the pool has continued.
             tracing::info!(pool = %request.pool, "the network of the pool is gone; it is created again");
-            self.make_network(pool.clone()).await?;
-            made = self.make(offer, request, Some(&pool), &image).await;
+            let LaunchRequest { pool, owner, lease, labels, .. } = request.clone();
+            self.make_network(PoolRequest::new(pool, lease).owner(owner).labels(labels)).await?;
+            made = self.make(offer, request, &image).await;
         }
         provider(made)?;
         let found = self.containers(container::launch_label(&request.launch)).await?;
@@ -107,14 +107,8 @@ impl Docker {
     }
 
     /// Creates the container and starts it, unless it runs already.
-    async fn make(
-        &self,
-        offer: &Offer,
-        request: &LaunchRequest,
-        pool: Option<&PoolRequest>,
-        image: &ImageFacts,
-    ) -> Result<()> {
-        let (name, owner) = (container::name(&request.launch), pool.map(|pool| pool.owner.as_str()));
+    async fn make(&self, offer: &Offer, request: &LaunchRequest, image: &ImageFacts) -> Result<()> {
+        let name = container::name(&request.launch);
         for _ in 0..CHOICES {
             // So that two launches of this client do not choose the same accelerators.
             let choosing = match &offer.accelerator {
@@ -128,7 +122,7 @@ impl Docker {
                 }
                 None => Vec::new(),
             };
-            let body = container::body(&self.options, offer, request, owner, image, &devices);
+            let body = container::body(&self.options, offer, request, image, &devices);
             let options = CreateContainerOptionsBuilder::new().name(&name).build();
             let (this, of) = (self.clone(), name.clone());
             let guard = self.making(&request.pool).read_owned().await;

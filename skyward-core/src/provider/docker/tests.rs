@@ -11,7 +11,6 @@ use tokio::task::JoinHandle;
 
 use super::image::ImageFacts;
 use super::*;
-use crate::error::ErrorStatus;
 use crate::ids::{Attempt, LaunchId, MachineNumber};
 use crate::provider::LaunchRequest;
 use crate::remote::docker::tests::{answer_of, read_request};
@@ -134,7 +133,7 @@ async fn a_repeated_launch_is_the_same_container_with_its_accelerators() {
     assert_eq!(launch(&engine.docker(2), &batch(0, 2)).await.unwrap(), first);
     assert_eq!(engine.devices(), [("/skyward-p-x-n0-a1".to_owned(), "0,1".to_owned())]);
     let error = launch(&engine.docker(2), &batch(1, 1)).await.unwrap_err();
-    assert_eq!((error.kind(), error.status()), (ErrorKind::Provider, ErrorStatus::Temporary), "{error}");
+    assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Provider, true), "{error}");
     assert!(format!("{error:#}").contains("skyward-p-x-n0-a1"), "{error}");
 }
 
@@ -147,7 +146,7 @@ async fn a_launch_that_loses_its_accelerator_to_another_client_takes_another_one
     // Other clients take all accelerators: nothing of the launch is left.
     let engine = Pretended::new(&["0", "1"]);
     let error = launch(&engine.docker(2), &batch(0, 1)).await.unwrap_err();
-    assert_eq!(error.status(), ErrorStatus::Temporary, "{error}");
+    assert!(error.is_temporary(), "{error}");
     assert_eq!(engine.devices(), [of("/rival0", "0"), of("/rival1", "1")]);
 }
 
@@ -158,7 +157,7 @@ async fn a_container_of_an_interrupted_launch_gives_way_to_an_older_one_with_its
     let left = container::name(&batch(0, 1).requests[0].launch);
     let batch = batch(0, 1);
     let options = engine.docker(2).options;
-    let labels = container::body(&options, &batch.offer, &batch.requests[0], None, &image, &["0".to_owned()]).labels;
+    let labels = container::body(&options, &batch.offer, &batch.requests[0], &image, &["0".to_owned()]).labels;
     for (name, labels, created) in [("rival", json!({ (container::DEVICES): "0" }), 1), (&left, json!(labels), 2)] {
         engine.containers.lock().unwrap().push(json!({
             "Id": name, "Names": [format!("/{name}")], "Labels": labels, "Created": created, "State": "created",
@@ -173,7 +172,7 @@ async fn a_container_of_an_interrupted_launch_gives_way_to_an_older_one_with_its
 fn an_error_of_the_connection_to_the_engine_keeps_its_facts() {
     let lost = Error::new(ErrorKind::Io, "the connection broke").temporary().with_context("tried", "to list networks");
     let error = provider::<()>(Err(lost)).unwrap_err();
-    assert_eq!((error.kind(), error.status()), (ErrorKind::Provider, ErrorStatus::Temporary));
+    assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Provider, true));
     assert_eq!(error.to_string(), "the connection broke (tried: to list networks)");
 }
 

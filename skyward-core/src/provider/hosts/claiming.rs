@@ -24,12 +24,7 @@ pub(super) fn clash(sites: &[Arc<Site>], site: &Arc<Site>) -> Option<Error> {
 
 /// Claims a slot on one of the hosts. Nodes with consecutive numbers begin with different hosts, so
 /// that the nodes of a pool do not compete. A host that was unreachable a moment ago comes last.
-pub(super) async fn claim(
-    sites: Vec<Arc<Site>>,
-    offer: Offer,
-    request: LaunchRequest,
-    owner: String,
-) -> Result<Machine> {
+pub(super) async fn claim(sites: Vec<Arc<Site>>, offer: Offer, request: LaunchRequest) -> Result<Machine> {
     let first = request.number.0 as usize % sites.len();
     let mut order: Vec<_> = sites[first..].iter().chain(&sites[..first]).collect();
     order.sort_by_key(|site| site.unreachable().is_some());
@@ -47,7 +42,7 @@ pub(super) async fn claim(
             if !needs.are_met_by(&facts.share(&site.host)) {
                 return Ok(Claim::Refused(Refusal::Short("it does not meet the requirements".into())));
             }
-            site.claim(&offer, &request, &owner, &facts.devices(&site.host)).await
+            site.claim(&offer, &request, &facts.devices(&site.host)).await
         };
         let claimed = match is_first && !left.is_empty() {
             true => timeout(site::ANSWER, claimed).await,

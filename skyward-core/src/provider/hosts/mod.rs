@@ -28,7 +28,7 @@ use super::{
     Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Part, Place, PoolRecord,
     PoolRequest, Provider, Requirements, launch_each, terminate_each,
 };
-use crate::error::{Error, ErrorKind, ErrorStatus, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, PoolId};
 use crate::remote::{Remote, Ssh};
 
@@ -69,8 +69,6 @@ struct Known {
     /// Pools that were prepared here, with the machines that they may have. Nobody else launches
     /// for them.
     pools: BTreeMap<PoolId, BTreeMap<MachineId, Machine>>,
-    /// The owner of each pool.
-    owners: BTreeMap<PoolId, String>,
     /// Launches that are not done. A launch without waiters may have claimed a slot all the same,
     /// and is completed before `list` reports on its pool.
     launches: BTreeMap<LaunchId, Launching>,
@@ -179,11 +177,10 @@ impl Hosts {
         let sites = self.checked()?.to_vec();
         let done = {
             let mut known = self.known();
-            let owner = known.owners.get(&request.pool).cloned().unwrap_or_default();
             let launch = known.launches.entry(request.launch.clone()).or_insert_with(|| Launching {
                 pool: request.pool.clone(),
                 waiting: 0,
-                done: claim(sites, offer.clone(), request.clone(), owner).boxed().shared(),
+                done: claim(sites, offer.clone(), request.clone()).boxed().shared(),
             });
             launch.waiting += 1;
             launch.done.clone()
@@ -276,9 +273,7 @@ impl Provider for Hosts {
 
     async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
         self.checked()?;
-        let mut known = self.known();
-        known.pools.entry(pool.pool.clone()).or_default();
-        known.owners.insert(pool.pool.clone(), pool.owner.clone());
+        self.known().pools.entry(pool.pool.clone()).or_default();
         Ok(())
     }
 
@@ -292,7 +287,7 @@ impl Provider for Hosts {
         for machine in machines {
             let site = match self.site(machine).await {
                 Ok(site) => site,
-                Err(error) if error.status() == ErrorStatus::Temporary => {
+                Err(error) if error.is_temporary() => {
                     let unknown = MachineReport::new(MachineState::Unknown).saying(error.to_string());
                     reports.insert(machine.to_string(), unknown);
                     continue;
@@ -335,9 +330,7 @@ impl Provider for Hosts {
         for machine in self.list(pool).await? {
             self.terminate_one(&machine.id).await?;
         }
-        let mut known = self.known();
-        known.pools.remove(pool);
-        known.owners.remove(pool);
+        self.known().pools.remove(pool);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Why a host cannot run a node, and the error that lists the reason of each host.
 
-use crate::error::{Error, ErrorKind, ErrorStatus};
+use crate::error::{Error, ErrorKind};
 
 /// Why a host cannot run a node.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Refusal {
         match self {
             Self::Taken(_) => true,
             Self::Short(_) => false,
-            Self::Failed(error) => error.status() == ErrorStatus::Temporary,
+            Self::Failed(error) => error.is_temporary(),
         }
     }
 

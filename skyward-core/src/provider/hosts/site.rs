@@ -13,7 +13,7 @@ use super::host::Host;
 use super::identity::Identity;
 use super::refusal::{Refusal, Taken};
 use super::{logind, record};
-use crate::error::{Error, ErrorKind, ErrorStatus, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{MachineId, PoolId};
 use crate::provider::keeper::ENDING;
 use crate::provider::{Keeper, KeeperEnd, LaunchRequest, Machine, MachineReport, MachineState, Offer, PoolRecord};
@@ -110,13 +110,7 @@ impl Site {
     }
 
     /// Claims a slot for a launch, or finds the slot that the launch has.
-    pub(super) async fn claim(
-        &self,
-        offer: &Offer,
-        request: &LaunchRequest,
-        owner: &str,
-        devices: &[String],
-    ) -> Result<Claim> {
+    pub(super) async fn claim(&self, offer: &Offer, request: &LaunchRequest, devices: &[String]) -> Result<Claim> {
         let identity = self.learn().await?;
         let machine = record::machine_id(&request.launch, &identity.id)?;
         let name = folder_name(&machine);
@@ -131,7 +125,7 @@ impl Site {
         let keeping = keeper[1..keeper.len() - 1].join(" ");
         // How long a machine may live after a renewal, in seconds.
         let period = (request.lease.as_secs().saturating_mul(5) / 4 + 2).to_string();
-        let (lease, owner) = (request.lease.as_millis().to_string(), record::one_line(owner));
+        let (lease, owner) = (request.lease.as_millis().to_string(), record::one_line(&request.owner));
         let (number, devices) = (request.number.to_string(), devices.join(" "));
         let header = [
             ("machine", machine.as_str()),
@@ -316,7 +310,7 @@ struct Asked<'a> {
 impl Asked<'_> {
     fn answer<T>(mut self, result: Result<T>) -> Result<T> {
         self.answered = true;
-        let failed = result.as_ref().err().filter(|error| error.status() == ErrorStatus::Temporary);
+        let failed = result.as_ref().err().filter(|error| error.is_temporary());
         *lock(&self.site.unreachable) = failed.map(|error| (Instant::now(), error.clone()));
         result
     }

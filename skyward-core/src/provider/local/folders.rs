@@ -126,7 +126,7 @@ impl Folders {
         make_private(&parent).map_err(failed)?;
         // Locked only while the machine is created. The lock that shows a living client is the one
         // that `prepare` returned.
-        let _record = Written::new("", request.lease).hold(&parent).await.map_err(failed)?;
+        let _record = Written::new(&request.owner, request.lease).hold(&parent).await.map_err(failed)?;
         held::note(&parent).map_err(failed)?;
         let new = parent.join(format!(".new-{:016x}", rand::random::<u64>()));
         make_private(&new).map_err(failed)?;

@@ -225,7 +225,7 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
         let silent = refused(&url).await;
         assert!(silent.message().ends_with("nothing listens there"), "{silent}");
-        assert_eq!(silent.status(), crate::error::ErrorStatus::Temporary);
+        assert!(silent.is_temporary());
         std::fs::remove_dir_all(&folder).unwrap();
         let remote = refused("tcp://127.0.0.1:2375").await;
         assert!(

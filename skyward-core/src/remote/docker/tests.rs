@@ -7,7 +7,6 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::error::ErrorStatus;
 
 /// Answers requests on a socket of its own.
 pub(crate) struct Pretended {
@@ -111,7 +110,7 @@ async fn answer(stream: UnixStream, said: &[u8], id: &str) {
 async fn the_error_of_an_unreachable_socket_always_has_a_reason() {
     let told = async |said| {
         let error = Pretended::whose_commands_say(said).container().open("/s").await.err().unwrap();
-        assert_eq!(error.status(), ErrorStatus::Temporary);
+        assert!(error.is_temporary());
         error.message().to_owned()
     };
     assert_eq!(
@@ -131,5 +130,5 @@ async fn an_error_about_the_engine_keeps_its_facts_and_its_hint() {
          socket (tried: to connect)"
     );
     assert!(error.hint().unwrap().contains("docker info"), "{error}");
-    assert_eq!((error.kind(), error.status()), (ErrorKind::Io, ErrorStatus::Permanent));
+    assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Io, false));
 }

@@ -19,7 +19,7 @@ use super::login::log_in;
 use super::target::Target;
 use super::trust::{self, Refused, Trust};
 use super::watched::Watched;
-use crate::error::{Error, ErrorKind, ErrorStatus, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Why there is no connection.
 pub(super) struct NotConnected {
@@ -217,7 +217,7 @@ where
 
 /// A server that accepted the connection and ended it with a temporary error is busy.
 fn begun(error: Error) -> NotConnected {
-    NotConnected { is_busy: error.status() == ErrorStatus::Temporary, error }
+    NotConnected { is_busy: error.is_temporary(), error }
 }
 
 /// The error of a step before the server accepted the connection.

@@ -29,7 +29,7 @@ use self::exec::{Ended, Program};
 use self::socket::NoStream;
 use super::lines::{Lines, shown};
 use super::{ByteStream, Command, CommandOutput, OnLine, Remote};
-use crate::error::{Error, ErrorKind, ErrorStatus, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 pub use self::host_keys::HostKeys;
 pub use self::key::{Key, KeyPair};
@@ -356,7 +356,7 @@ impl Host {
                 Err(NotConnected { error, is_busy }) => (error, is_busy),
             };
             let again = (is_busy || self.was_connected.load(Ordering::Relaxed))
-                && error.status() == ErrorStatus::Temporary
+                && error.is_temporary()
                 && Instant::now() + pause < end.min(deadline);
             if !again {
                 return Err(error);

@@ -170,10 +170,7 @@ fn a_refused_call_reports_why() {
         .scheduler
         .submit_call(story.now, TaskId(99), caller, TaskOptions::default(), true)
         .expect_err("there are two");
-    assert!(
-        error.status() == crate::error::ErrorStatus::Temporary && error.kind() == ErrorKind::InvalidSpec,
-        "{error}"
-    );
+    assert!(error.is_temporary() && error.kind() == ErrorKind::InvalidSpec, "{error}");
     assert!(format!("{error:#}").contains("have made 2 calls that have no outcome"), "{error}");
     story.cancel(first);
     story.call(caller);

@@ -20,6 +20,8 @@ pub(super) struct Fake {
     /// When the machine ends by itself, if its launch asked for that.
     pub(super) expires: Option<Instant>,
     pub(super) lingers: Duration,
+    /// How long after its release its reports lack the reason.
+    pub(super) explains_after: Duration,
     /// When the machine is released; it is gone when it has lingered after that.
     pub(super) gone: Option<Instant>,
     /// Why the machine is gone or ending.
@@ -69,7 +71,9 @@ impl Fake {
                 }
             }
             (MachineState::Queued, _) => report.saying("PENDING (Resources)"),
-            (_, Some(reason)) => report.because(reason),
+            (_, Some(reason)) if !self.gone.is_some_and(|gone| gone <= now && now < gone + self.explains_after) => {
+                report.because(reason)
+            }
             _ => report,
         }
     }

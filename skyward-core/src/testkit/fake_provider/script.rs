@@ -113,6 +113,13 @@ pub trait Script: Fate {
         Duration::ZERO
     }
 
+    /// How long after its release the reports of the `machine`-th machine (from 0) of a node lack the
+    /// reason of its end.
+    fn explains_after(&self, node: u32, machine: u32) -> Duration {
+        let _ = (node, machine);
+        Duration::ZERO
+    }
+
     /// How long the `machine`-th machine (from 0) of a node takes to arrive.
     fn arrival(&self, node: u32, machine: u32) -> Arrival {
         let _ = (node, machine);

@@ -34,6 +34,11 @@ const LINES: &[(&str, &[&str])] = &[
         "`launch` with the same `LaunchId` returns the same machine, however often it is called.",
         &["launch_is_idempotent", "launch_is_not_memory"],
     ),
+    (
+        "`launch` creates again what `prepare` created, where that is gone. The request has what that takes: the pool, \
+         its owner, its lease and its labels.",
+        &["launch_needs_no_memory"],
+    ),
     ("A machine's id is never the id of another machine of its pool, also not later.", &["ids_are_not_used_again"]),
     (
         "Dropping the future of `launch` leaves at most machines that `list` finds within `Capabilities::settles_in`.",

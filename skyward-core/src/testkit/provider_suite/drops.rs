@@ -8,7 +8,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::service::{Service, Unseen};
 use super::trial::{BRIEF, LATE, Trial, nothing_left, trial};
-use crate::error::ErrorStatus;
 use crate::ids::{LaunchId, MachineId, PoolId};
 use crate::provider::{LaunchBatch, Machine, Provider};
 use crate::testkit::Violation;
@@ -145,7 +144,7 @@ async fn repeat(trial: &Trial<'_>, batch: &LaunchBatch, when: &str) -> Result<()
     let again = trial.ask("launch, again", async { Ok(trial.provider().launch(batch).await) }).await?;
     trial.note(again.iter().flatten());
     let failed = again.iter().filter_map(|machine| machine.as_ref().err());
-    let failed: Vec<_> = failed.filter(|error| error.status() != ErrorStatus::Temporary).collect();
+    let failed: Vec<_> = failed.filter(|error| !error.is_temporary()).collect();
     trial.require(failed.iter().all(|error| error.refusal().is_some()), || {
         format!("the future of `launch` was dropped {when}, and then the same launch must work: it failed, {failed:?}")
     })

@@ -54,6 +54,37 @@ pub async fn pools_lists_what_is_there(
     .await
 }
 
+/// `launch` creates again what `prepare` created: a machine that another process launches, here
+/// `again`, after the pool was torn down, runs and is listed with the pool's owner.
+///
+/// # Errors
+///
+/// A [`Violation`] with what was seen, when the clause does not hold.
+///
+/// # Cancel safety
+///
+/// Dropping the future may leave the machine.
+pub async fn launch_needs_no_memory(
+    provider: &(impl Provider + Clone),
+    again: &(impl Provider + Clone),
+) -> Result<(), Violation> {
+    trial("launch_needs_no_memory", provider, async |trial| {
+        let batch = trial.batch(&[0]).await?;
+        trial.ask("teardown", provider.teardown(&trial.pool)).await?;
+        let machine = trial.launch_by("launch, by another value, after teardown", again, &batch).await?.remove(0);
+        trial.there(&machine).await?;
+        let owner = recorded(trial, again).await?.map(|record| record.owner);
+        trial.require(owner.as_deref() == Some(OWNER), || {
+            format!(
+                "what `prepare` created is gone, and another value launched {} for `{OWNER}`: `pools` must have the \
+                 pool with this owner, and has {owner:?}",
+                machine.id
+            )
+        })
+    })
+    .await
+}
+
 /// The record of the pool, which must be there when the time is over in which lists settle.
 async fn recorded(trial: &Trial<'_>, provider: &dyn Provider) -> Result<Option<PoolRecord>, Violation> {
     let end = Instant::now() + trial.settles_in();

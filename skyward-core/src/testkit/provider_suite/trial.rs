@@ -67,6 +67,7 @@ impl Trial<'_> {
         let request = |number: &u32| {
             let number = MachineNumber(*number);
             LaunchRequest::new(LaunchId::of(&self.pool, number, Attempt(1)), self.pool.clone(), number, LONGEST)
+                .owner(OWNER)
         };
         LaunchBatch::new(offer.clone(), numbers.iter().map(request).collect())
     }

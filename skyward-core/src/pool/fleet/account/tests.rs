@@ -1,5 +1,4 @@
 use super::*;
-use crate::error::ErrorStatus;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const SHUTDOWN: Duration = Duration::from_secs(30);
@@ -75,7 +74,7 @@ fn a_pool_that_grows_divides_the_rest_among_its_nodes_and_grows_no_further_than_
         assert!(near(hours(account.lasts(now).unwrap()), 49.0 / f64::from(most)), "of {most}");
         // 2000 nodes would be paid for less time than the pool needs to end.
         let error = account.allows(&at(Some(10.0)), 2000, now).unwrap_err();
-        assert_eq!((error.kind(), error.status()), (ErrorKind::Budget, ErrorStatus::Permanent));
+        assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Budget, false));
         assert!(error.message().contains("$490.00") && error.message().contains("2000 nodes"), "{error}");
     }
 }

@@ -56,8 +56,9 @@ async fn a_machine_that_ends_during_connect_is_given_up_at_once() {
             let started = Instant::now();
             let states = Mutex::new(vec![Ok(MachineState::Starting), Ok(state)]);
             let connects = Mutex::new(vec![Err(refused())]);
-            let (_, error) = connect(Scripted { connects, states, connect_hangs, ..Scripted::default() }).await;
-            let error = error.unwrap();
+            let reasons = Mutex::new(vec![None, Some(Reason::Failed)]);
+            let scripted = Scripted { connects, states, reasons, connect_hangs, ..Scripted::default() };
+            let error = connect(scripted).await.1.unwrap();
             // The second inspection is 2 seconds after the first.
             assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
             assert!(error.message().contains("reports the machine m-1 as"), "{error}");

@@ -1,6 +1,7 @@
 //! Inspections of machines, and the wait until a machine runs.
 
 use super::*;
+use crate::error::WorkerExit;
 
 #[tokio::test(start_paused = true)]
 async fn inspections_at_one_moment_are_one_call() {
@@ -77,4 +78,27 @@ async fn a_final_error_of_inspect_ends_the_wait_for_a_machine() {
     // The last words of a provider that is busy are shown.
     assert_eq!(*seen.lock().unwrap(), ["unknown: throttled", "unknown: throttled"]);
     assert!(started.elapsed() < MINUTE, "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reason_that_comes_a_moment_later_is_in_the_error_and_no_end_waits_longer_for_it() {
+    let end = async |states: &[MachineState], reasons: &[Option<Reason>]| {
+        let (states, started) = (states.iter().copied().map(Ok).collect(), Instant::now());
+        let (states, reasons) = (Mutex::new(states), Mutex::new(reasons.to_vec()));
+        let scripted = Arc::new(Scripted { states, reasons, ..Scripted::default() });
+        let checked = Checked::new(scripted.clone()).deadline(MINUTE);
+        let error = checked.until_gone(&MachineId::new("m"), Duration::ZERO).await;
+        let asked = scripted.inspected.lock().unwrap().len();
+        (error.exit().cloned(), asked, started.elapsed().as_secs())
+    };
+    use MachineState::{Ending, Gone, Released, Running, Unknown};
+    let late = [None, Some(Reason::Preempted)];
+    let preempted = Some(WorkerExit::Preempted);
+    assert_eq!(end(&[Ending], &late).await, (preempted.clone(), 2, 1));
+    assert_eq!(end(&[Released, Gone], &late).await, (preempted.clone(), 2, 1));
+    assert_eq!(end(&[Ending], &late[1..]).await, (preempted, 1, 0), "it is known at once");
+    assert_eq!(end(&[Ending], &late[..1]).await, (None, 2, 1), "it never comes");
+    assert_eq!(end(&[Ending, Unknown], &late[..1]).await, (None, 2, 1));
+    assert_eq!(end(&[Ending, Running], &late).await, (None, 2, 1), "it is the reason of another end");
+    assert_eq!(end(&[Gone], &late[..1]).await, (None, 1, 0), "nobody can tell any more");
 }

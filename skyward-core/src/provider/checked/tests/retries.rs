@@ -47,7 +47,7 @@ async fn a_call_that_hangs_ends_at_its_deadline() {
     let (done, _) = terminate(Scripted { hangs: true, ..Scripted::default() }).await;
     let error = done.unwrap_err();
     assert_eq!(started.elapsed(), 2 * MINUTE);
-    assert_eq!((error.kind(), error.status()), (ErrorKind::Timeout, ErrorStatus::Temporary));
+    assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Timeout, true));
     assert_eq!(error.message(), "scripted did not terminate the machine within 120s");
 }
 

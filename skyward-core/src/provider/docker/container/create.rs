@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use bollard::models::{ContainerCreateBody, DeviceRequest, HostConfig, MountType};
 
-use super::labels::{self, BUILDS_FOR, DEVICES, ENDS_IN, IMAGE, LAUNCH, LEASE, NODE, Node, RUN_AS, name, pool_labels};
+use super::labels::{
+    self, BUILDS_FOR, DEVICES, ENDS_IN, IMAGE, LAUNCH, LEASE, NODE, Node, OWNER, RUN_AS, name, pool_labels,
+};
 use super::options::{CACHE, FOLDER, Options, mount};
 use crate::provider::docker::image::ImageFacts;
 use crate::provider::{Keeper, LaunchRequest, Offer, keeper};
@@ -17,14 +19,14 @@ pub(in crate::provider::docker) fn body(
     options: &Options,
     offer: &Offer,
     request: &LaunchRequest,
-    owner: Option<&str>,
     image: &ImageFacts,
     devices: &[String],
 ) -> ContainerCreateBody {
     let mut labels = labels::labels(&request.labels);
     labels.extend(options.labels.iter().cloned());
-    labels.extend(pool_labels(&request.pool, owner));
+    labels.extend(pool_labels(&request.pool));
     labels.extend([
+        (OWNER.into(), request.owner.clone()),
         (LAUNCH.into(), request.launch.to_string()),
         (NODE.into(), request.number.to_string()),
         (RUN_AS.into(), image.user.clone()),
@@ -65,7 +67,7 @@ pub(in crate::provider::docker) fn body(
 pub(in crate::provider::docker) fn builder_body(options: &Options, node: &Node) -> ContainerCreateBody {
     let mut labels = node.labels.clone();
     labels.extend(options.labels.iter().cloned());
-    labels.extend(pool_labels(&node.pool, None));
+    labels.extend(pool_labels(&node.pool));
     labels.extend([(BUILDS_FOR.into(), node.launch.to_string()), (NODE.into(), node.number.to_string())]);
     let mut mounts = vec![options.cache(&node.image, false)];
     let mut lease = node.lease;

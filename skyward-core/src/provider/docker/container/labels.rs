@@ -55,11 +55,10 @@ impl Node {
     }
 }
 
-/// The labels of everything that belongs to a pool, with its owner where that is known.
-pub(in crate::provider::docker) fn pool_labels(pool: &PoolId, owner: Option<&str>) -> HashMap<String, String> {
+/// The labels of everything that belongs to a pool, besides its owner.
+pub(in crate::provider::docker) fn pool_labels(pool: &PoolId) -> HashMap<String, String> {
     let client = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_default();
-    let owner = owner.map(|owner| (OWNER.to_owned(), owner.to_owned()));
-    [(POOL.to_owned(), pool.to_string()), (CLIENT.to_owned(), client)].into_iter().chain(owner).collect()
+    [(POOL.to_owned(), pool.to_string()), (CLIENT.to_owned(), client)].into()
 }
 
 /// The labels that the pool's caller chose.
@@ -106,7 +105,7 @@ pub(in crate::provider::docker) const LEASE: &str = "skyward.lease";
 /// The label with the time from its start after which the container ends, in milliseconds.
 pub(super) const ENDS_IN: &str = "skyward.ends-in";
 /// The label with the owner of the pool.
-const OWNER: &str = "skyward.owner";
+pub(in crate::provider::docker) const OWNER: &str = "skyward.owner";
 /// The prefix of labels that the pool's caller chose.
 const LABEL: &str = "skyward.label.";
 /// The label with the user who started the client.

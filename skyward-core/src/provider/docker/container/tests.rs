@@ -11,7 +11,7 @@ use crate::provider::{LaunchRequest, MachineState, Offer};
 
 fn request() -> LaunchRequest {
     let (pool, number) = (PoolId::new("p-x"), MachineNumber(1));
-    LaunchRequest::new(LaunchId::of(&pool, number, Attempt(2)), pool, number, Duration::from_secs(8))
+    LaunchRequest::new(LaunchId::of(&pool, number, Attempt(2)), pool, number, Duration::from_secs(8)).owner("ada")
 }
 
 fn offer() -> Offer {
@@ -24,7 +24,7 @@ fn image() -> ImageFacts {
 
 /// The containers of a node and of its builder.
 fn bodies(options: &Options) -> (ContainerCreateBody, ContainerCreateBody) {
-    let body = body(options, &offer(), &request(), Some("ada"), &image(), &[]);
+    let body = body(options, &offer(), &request(), &image(), &[]);
     let summary = ContainerSummary { labels: body.labels.clone(), ..ContainerSummary::default() };
     let builder = builder_body(options, &Node::of(&summary).unwrap());
     (body, builder)
@@ -63,7 +63,7 @@ fn a_node_reads_the_cache_and_its_builder_writes_it() {
     let mut alone = Options::new("i".into());
     alone.tmpfs.push((CACHE.into(), 1));
     assert!(!alone.shares_cache());
-    let own = body(&alone, &offer(), &request(), Some("ada"), &image(), &[]);
+    let own = body(&alone, &offer(), &request(), &image(), &[]);
     assert!(at(&own, CACHE).is_none() && variable(&own, "SKYWARD_CACHE_MODE").is_none());
 }
 
@@ -71,14 +71,14 @@ fn a_node_reads_the_cache_and_its_builder_writes_it() {
 fn a_container_sees_only_its_own_accelerators() {
     const NAME: &str = "NVIDIA_VISIBLE_DEVICES";
     let options = Options::new("i".into());
-    assert_eq!(variable(&body(&options, &offer(), &request(), Some("ada"), &image(), &[]), NAME), Some("void"));
-    let given = body(&options, &offer(), &request(), Some("ada"), &image(), &["0".to_owned(), "3".to_owned()]);
+    assert_eq!(variable(&body(&options, &offer(), &request(), &image(), &[]), NAME), Some("void"));
+    let given = body(&options, &offer(), &request(), &image(), &["0".to_owned(), "3".to_owned()]);
     // The engine sets the variable, from the device request.
     assert_eq!(variable(&given, NAME), None);
     assert_eq!(given.host_config.unwrap().device_requests.unwrap()[0].device_ids, Some(vec!["0".into(), "3".into()]));
     let mut all = options;
     all.env.push(format!("{NAME}=all"));
-    assert_eq!(variable(&body(&all, &offer(), &request(), Some("ada"), &image(), &[]), NAME), Some("all"));
+    assert_eq!(variable(&body(&all, &offer(), &request(), &image(), &[]), NAME), Some("all"));
 }
 
 #[test]
