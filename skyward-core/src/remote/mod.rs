@@ -2,6 +2,7 @@
 
 #[cfg(feature = "docker")]
 pub(crate) mod docker;
+mod exec;
 mod lines;
 mod process;
 mod shell;
@@ -18,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 #[cfg(feature = "docker")]
 pub use docker::Container;
+pub use exec::{Exec, ExecRemote, ExecStreams};
 pub use process::Process;
 pub(crate) use shell::quoted;
 #[cfg(feature = "ssh")]
