@@ -4,7 +4,6 @@ mod byte_stream;
 mod courier;
 mod exit_scanner;
 mod machine;
-mod unread;
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+pub(super) use courier::Courier;
 pub use machine::ExecRemote;
 
 use super::process::code_of;

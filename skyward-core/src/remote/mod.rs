@@ -1,5 +1,6 @@
 //! Reach one machine: run a command, put bytes, open a byte stream.
 
+mod digest;
 #[cfg(feature = "docker")]
 pub(crate) mod docker;
 mod exec;
@@ -8,6 +9,7 @@ mod process;
 mod shell;
 #[cfg(feature = "ssh")]
 pub mod ssh;
+mod unread;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::remote::lines::Lines;
 
 /// A command's token, which its processes have in their environment.
-pub(super) struct Courier(String);
+pub(in crate::remote) struct Courier(String);
 
 /// What the courier's streams told.
 pub(super) enum Told {
@@ -24,7 +24,7 @@ pub(super) enum Told {
 }
 
 impl Courier {
-    pub(super) fn new() -> Self {
+    pub(in crate::remote) fn new() -> Self {
         Self(format!("skyward{:032x}", rand::random::<u128>()))
     }
 
@@ -33,8 +33,13 @@ impl Courier {
         self.script(&length.to_string()).into_iter().chain(command.iter().cloned()).collect()
     }
 
-    /// The arguments that kill the command and its children.
-    pub(super) fn kill(&self) -> Vec<String> {
+    /// The variable that marks the command and its children.
+    pub(in crate::remote) fn mark(&self) -> (String, String) {
+        (MARK.to_owned(), self.0.clone())
+    }
+
+    /// The arguments that kill all that have the mark.
+    pub(in crate::remote) fn kill(&self) -> Vec<String> {
         self.script("end")
     }
 
@@ -44,7 +49,7 @@ impl Courier {
 
     /// What precedes the command's input: its variables as lines of shell.
     pub(super) fn head(&self, env: &BTreeMap<String, String>) -> Result<String> {
-        let mut lines = format!("export SKYWARD_RUN={}\n", self.0);
+        let mut lines = format!("export {MARK}={}\n", self.0);
         for (key, value) in env {
             let letter = |at, c: char| c == '_' || c.is_ascii_alphabetic() || at > 0 && c.is_ascii_digit();
             if key.is_empty() || !key.chars().enumerate().all(|(at, c)| letter(at, c)) {
@@ -123,6 +128,7 @@ async fn feed(stdin: impl AsyncWrite, head: &[u8], input: &[u8]) {
     let _ = stdin.flush().await;
 }
 
+const MARK: &str = "SKYWARD_RUN";
 const SCRIPT: &str = include_str!("courier.sh");
 /// The size of one read: two messages of a Docker engine.
 const CHUNK: usize = 64 << 10;

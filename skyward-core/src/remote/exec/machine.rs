@@ -6,18 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout_at};
 
 use super::byte_stream::ExecByteStream;
 use super::courier::{Courier, Told};
-use super::unread::Unread;
 use super::{Exec, ExecStreams};
 use crate::error::{Error, ErrorKind, Result};
+use crate::remote::digest::digest;
 use crate::remote::lines::{Lines, shown};
+use crate::remote::unread::Unread;
 use crate::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
-use crate::spec::hex;
 
 /// A machine that is reached through an [`Exec`], which starts programs there.
 ///
@@ -86,7 +85,7 @@ impl<E: Exec> ExecRemote<E> {
         let ended = async {
             let started = self.start(&courier.argv(argv, input.len()), deadline).await;
             let mut streams = started.map_err(|error| self.failed(error, ErrorKind::Bootstrap, &what()))?;
-            let unread = Unread::new(&self.0, &courier, input.len());
+            let unread = Unread::new(self, courier.kill(), input.len());
             match courier.attend(&mut streams, &head, input, &mut out, &mut err).await {
                 Told::Ended(status) => {
                     unread.ended();
@@ -135,7 +134,7 @@ impl<E: Exec> Remote for ExecRemote<E> {
         let within = PUT + Duration::from_secs(bytes.len() as u64 >> 20);
         let (mode, length) = (format!("{mode:o}"), bytes.len().to_string());
         if bytes.len() >= LARGE {
-            let there = self.small(THERE, &[path, &mode, &hex(&Sha256::digest(bytes))], &[], within).await?;
+            let there = self.small(THERE, &[path, &mode, &digest(bytes).await], &[], within).await?;
             if there.success() {
                 return Ok(());
             }
