@@ -101,6 +101,14 @@ impl ExecStreams {
     /// `exit` returns the program's exit status, or why that is not known: the program could not be
     /// started, or the connection to the machine was lost. It is awaited only after both outputs
     /// have ended too early, to name the reason.
+    ///
+    /// ```
+    /// # use skyward_core as skyward;
+    /// use skyward::remote::ExecStreams;
+    ///
+    /// let (stdin, _service) = tokio::io::duplex(64 << 10);
+    /// let streams = ExecStreams::new(stdin, &b"output"[..], tokio::io::empty(), async { Ok(0) });
+    /// ```
     pub fn new(
         stdin: impl AsyncWrite + Send + 'static,
         stdout: impl AsyncRead + Send + 'static,

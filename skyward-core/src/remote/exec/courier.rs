@@ -15,6 +15,15 @@ use crate::remote::lines::Lines;
 /// A command's token, which its processes have in their environment.
 pub(in crate::remote) struct Courier(String);
 
+/// What happens to a command that is given up.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum GivenUp {
+    /// It is killed with its children.
+    IsKilled,
+    /// Its input ends, which it waits for, so it can clean up.
+    GetsNoMoreInput,
+}
+
 /// What the courier's streams told.
 pub(super) enum Told {
     /// The command has ended with this status.
@@ -29,8 +38,12 @@ impl Courier {
     }
 
     /// The arguments that run a command whose input has this length.
-    pub(super) fn argv(&self, command: &[String], length: usize) -> Vec<String> {
-        self.script(&length.to_string()).into_iter().chain(command.iter().cloned()).collect()
+    pub(super) fn argv(&self, command: &[String], length: usize, given_up: GivenUp) -> Vec<String> {
+        let at_end = match given_up {
+            GivenUp::IsKilled => "kill",
+            GivenUp::GetsNoMoreInput => "end",
+        };
+        self.script(length, at_end).into_iter().chain(command.iter().cloned()).collect()
     }
 
     /// The variable that marks the command and its children.
@@ -40,11 +53,11 @@ impl Courier {
 
     /// The arguments that kill all that have the mark.
     pub(in crate::remote) fn kill(&self) -> Vec<String> {
-        self.script("end")
+        self.script(0, "kill")
     }
 
-    fn script(&self, what: &str) -> Vec<String> {
-        ["sh", "-c", SCRIPT, "skyward", &self.0, what].map(str::to_owned).into()
+    fn script(&self, length: usize, at_end: &str) -> Vec<String> {
+        ["sh", "-c", SCRIPT, "skyward", &self.0, &length.to_string(), at_end].map(str::to_owned).into()
     }
 
     /// What precedes the command's input: its variables as lines of shell.

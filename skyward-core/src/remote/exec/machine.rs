@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout_at};
 
 use super::byte_stream::ExecByteStream;
-use super::courier::{Courier, Told};
+use super::courier::{Courier, GivenUp, Told};
 use super::{Exec, ExecStreams};
 use crate::error::{Error, ErrorKind, Result};
 use crate::remote::digest::digest;
@@ -26,6 +26,37 @@ use crate::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
 /// [`open`](Remote::open) starts a small program on the machine that connects its own input and
 /// output with the socket. It runs with the machine's `python3`, or with the Python of an
 /// environment that a pool has built there.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> skyward_core::Result<()> {
+/// # use skyward_core as skyward;
+/// use std::time::Duration;
+///
+/// use skyward::remote::{Command, Exec, ExecRemote, ExecStreams, Remote};
+///
+/// /// The mount namespace of a process, by `nsenter`; of this process, without it.
+/// #[derive(Debug)]
+/// struct Namespace(Option<u32>);
+///
+/// #[async_trait::async_trait]
+/// impl Exec for Namespace {
+///     fn describe(&self) -> String {
+///         format!("namespace {:?}", self.0)
+///     }
+///
+///     async fn start(&self, argv: &[String], _within: Duration) -> skyward::Result<ExecStreams> {
+///         let enter = self.0.map(|id| ["nsenter".into(), "--mount".into(), format!("--target={id}"), "--".into()]);
+///         let words: Vec<_> = enter.into_iter().flatten().chain(argv.iter().cloned()).collect();
+///         ExecStreams::spawn(tokio::process::Command::new(&words[0]).args(&words[1..]))
+///     }
+/// }
+///
+/// let output = ExecRemote::new(Namespace(None)).run(&Command::new(["echo", "hello"]), &|_| {}).await?;
+/// assert_eq!((output.status, output.stdout.as_str()), (0, "hello\n"));
+/// # Ok(())
+/// # }
+/// ```
 pub struct ExecRemote<E>(Arc<E>);
 
 impl<E: Exec> ExecRemote<E> {
@@ -72,6 +103,7 @@ impl<E: Exec> ExecRemote<E> {
         env: &BTreeMap<String, String>,
         input: &[u8],
         within: Duration,
+        given_up: GivenUp,
         on_line: OnLine<'_>,
     ) -> Result<CommandOutput> {
         let deadline = Instant::now() + within;
@@ -80,12 +112,13 @@ impl<E: Exec> ExecRemote<E> {
             return Err(Error::new(ErrorKind::Bootstrap, "the command is empty"));
         }
         let courier = Courier::new();
+        let unread = if given_up == GivenUp::IsKilled { input.len() } else { 0 };
         let head = courier.head(env)?;
         let (mut out, mut err) = (Lines::new(on_line), Lines::new(on_line));
         let ended = async {
-            let started = self.start(&courier.argv(argv, input.len()), deadline).await;
+            let started = self.start(&courier.argv(argv, input.len(), given_up), deadline).await;
             let mut streams = started.map_err(|error| self.failed(error, ErrorKind::Bootstrap, &what()))?;
-            let unread = Unread::new(self, courier.kill(), input.len());
+            let unread = Unread::new(self, courier.kill(), unread);
             match courier.attend(&mut streams, &head, input, &mut out, &mut err).await {
                 Told::Ended(status) => {
                     unread.ended();
@@ -113,10 +146,10 @@ impl<E: Exec> ExecRemote<E> {
         }
     }
 
-    /// Runs a script that needs no variables.
+    /// Runs a script that needs no variables and reads all of its input.
     async fn small(&self, script: &str, args: &[&str], input: &[u8], within: Duration) -> Result<CommandOutput> {
         let argv: Vec<_> = ["sh", "-euc", script, "skyward"].iter().chain(args).map(|&word| word.to_owned()).collect();
-        self.attend(&argv, &BTreeMap::new(), input, within, &|_| {}).await
+        self.attend(&argv, &BTreeMap::new(), input, within, GivenUp::GetsNoMoreInput, &|_| {}).await
     }
 }
 
@@ -127,7 +160,7 @@ impl<E: Exec> Remote for ExecRemote<E> {
     }
 
     async fn run(&self, command: &Command, on_line: OnLine<'_>) -> Result<CommandOutput> {
-        self.attend(&command.argv, &command.env, &command.stdin, command.deadline, on_line).await
+        self.attend(&command.argv, &command.env, &command.stdin, command.deadline, GivenUp::IsKilled, on_line).await
     }
 
     async fn put(&self, path: &str, bytes: &[u8], mode: u32) -> Result<()> {
@@ -208,6 +241,8 @@ mkdir -p "${1%/*}"
 new="${1%/*}/.${1##*/}.$4"
 umask 077
 trap 'rm -f "$new"' EXIT
+# Writing to a client that is gone is an error, not a signal that ends this script.
+trap '' PIPE
 cat >"$new"
 if [ "$(wc -c <"$new")" -ne "$3" ]; then
     echo "only a part of it arrived" >&2

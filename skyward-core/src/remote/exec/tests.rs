@@ -129,6 +129,24 @@ async fn a_dropped_command_ends_though_it_reads_none_of_its_input() {
 }
 
 #[tokio::test]
+async fn a_dropped_put_leaves_the_old_file_and_no_part() {
+    let folder = Folder::new();
+    let (remote, path) = (here(), folder.file("file"));
+    let names = || std::fs::read_dir(&folder.0).unwrap().count();
+    remote.put(&path, b"old", 0o600).await.unwrap();
+    let bytes = vec![7; 128 << 20];
+    {
+        let mut put = remote.put(&path, &bytes, 0o600);
+        tokio::select! {
+            ended = &mut put => panic!("it ended: {ended:?}"),
+            () = until("a part exists", || names() == 2) => {}
+        }
+    }
+    until("the part is gone", || names() == 1).await;
+    assert_eq!(std::fs::read(&path).unwrap(), b"old");
+}
+
+#[tokio::test]
 async fn lines_arrive_while_the_command_runs() {
     let folder = Folder::new();
     let fifo = folder.file("go");
