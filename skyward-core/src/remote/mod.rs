@@ -1,12 +1,15 @@
 //! Reach one machine: run a command, put bytes, open a byte stream.
 
+mod digest;
 #[cfg(feature = "docker")]
 pub(crate) mod docker;
+mod exec;
 mod lines;
 mod process;
 mod shell;
 #[cfg(feature = "ssh")]
 pub mod ssh;
+mod unread;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 #[cfg(feature = "docker")]
 pub use docker::Container;
+pub use exec::{Exec, ExecRemote, ExecStreams};
 pub use process::Process;
 pub(crate) use shell::quoted;
 #[cfg(feature = "ssh")]

@@ -256,7 +256,8 @@ fn replace(target: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> {
     written
 }
 
-fn code_of(status: ExitStatus) -> i32 {
+/// The status as a shell reports it.
+pub(super) fn code_of(status: ExitStatus) -> i32 {
     status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
 }
 

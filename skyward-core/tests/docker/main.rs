@@ -8,8 +8,12 @@ mod pools;
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+use skyward_core::error::ErrorKind;
 use skyward_core::provider::{Architecture, Checked, Docker, Market, Requirements};
+use skyward_core::remote::{Command, Container, Remote};
 use skyward_core::testkit::provider_suite;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -30,4 +34,25 @@ async fn the_docker_provider_meets_its_contract() {
     let image = support::node_image();
     let docker = || Docker::new(&image);
     provider_suite::all(&docker(), &docker()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs docker"]
+async fn a_given_up_command_ends_though_it_reads_none_of_its_input() {
+    let name = format!("skyward-test-{:08x}", rand::random::<u32>());
+    let image = support::node_image();
+    support::ask(&["run", "--detach", "--rm", "--init", "--name", &name, &image, "sleep", "600"]).unwrap();
+    let container = Container::new(&name);
+    let script = "sleep 601 & echo begun; wait";
+    let command = Command::script(script).stdin(vec![b'\n'; 3 << 20]).deadline(Duration::from_secs(5));
+    let begun = AtomicBool::new(false);
+    let error = container.run(&command, &|line| begun.store(line == "begun", Ordering::SeqCst)).await.unwrap_err();
+    assert_eq!((error.kind(), begun.load(Ordering::SeqCst)), (ErrorKind::Timeout, true), "{error}");
+    let left = || support::inside(&name, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").unwrap();
+    let end = Instant::now() + Duration::from_secs(30);
+    while left().contains("sleep 601") {
+        assert!(Instant::now() < end, "{}", left());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    support::ask(&["rm", "--force", &name]).unwrap();
 }

@@ -136,7 +136,7 @@ async fn the_output_of_a_startup_file_is_not_output_of_the_command() {
 async fn a_dropped_command_ends_with_its_children_even_if_the_server_sends_no_signals() {
     // With a forced command OpenSSH refuses signals.
     for options in [Options::new(), Options::new().line("ForceCommand eval \"$SSH_ORIGINAL_COMMAND\"")] {
-        for stdin in ["", "input"] {
+        for stdin in [&b""[..], b"input", &vec![b'\n'; 3 << 20]] {
             let sshd = server(&options);
             let remote = connect(&sshd).await;
             let file = sshd.path("pids");

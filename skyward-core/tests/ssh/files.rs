@@ -81,3 +81,34 @@ async fn a_full_disk_is_named() {
     assert!(error.message().contains("the disk is full") && error.hint().unwrap().contains("df"), "{error}");
     assert_eq!((fs::read(&path).unwrap(), names(&folder)), (b"old".to_vec(), vec!["file".to_owned()]));
 }
+
+/// The most memory that this process has had so far, in MiB.
+fn peak() -> usize {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() >> 10
+}
+
+#[tokio::test]
+#[ignore = "needs sshd"]
+async fn a_large_file_is_sent_without_a_copy_of_it() {
+    const SIZE: usize = 256;
+    // In a process of its own, because other tests need memory too.
+    if std::env::var_os(ALONE).is_none() {
+        let name = "files::a_large_file_is_sent_without_a_copy_of_it";
+        let mut alone = tokio::process::Command::new(std::env::current_exe().unwrap());
+        let ended = alone.args([name, "--exact", "--ignored"]).env(ALONE, "1").output().await.unwrap();
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+        return;
+    }
+    let sshd = server(&Options::new());
+    let remote = connect(&sshd).await;
+    let (path, bytes) = (sshd.path("large"), vec![7; SIZE << 20]);
+    let before = peak();
+    remote.put(path.to_str().unwrap(), &bytes, 0o600).await.unwrap();
+    let grown = peak() - before;
+    assert!(grown < SIZE / 2, "{grown} MiB for a file of {SIZE} MiB");
+    assert_eq!(fs::metadata(&path).unwrap().len(), bytes.len() as u64);
+}
+
+const ALONE: &str = "SKYWARD_TEST_ALONE";

@@ -1,4 +1,8 @@
 //! Runs programs in channels of a connection.
+//!
+//! A host is no [`Exec`](crate::remote::Exec): the user's shell splits the arguments and may write
+//! first, the server itself reports the status and kills the program, and a connection may refuse
+//! one more program and leave it to another connection.
 
 use bytes::Bytes;
 use russh::client::Msg;
@@ -8,10 +12,10 @@ use super::connection::{Connection, Refusal};
 use crate::remote::lines::Lines;
 
 /// A program to run on a host.
-pub(super) struct Program {
+pub(super) struct Program<'a> {
     /// Shell text in one line, which becomes the program.
     text: String,
-    stdin: Bytes,
+    stdin: &'a [u8],
     /// Standard input is sent when the program writes this line. Without one, it is sent at once.
     gate: Option<&'static str>,
     /// Whether the program is killed when it is given up. Otherwise its input ends.
@@ -30,16 +34,16 @@ pub(super) enum Ended {
     Unanswered,
 }
 
-impl Program {
+impl<'a> Program<'a> {
     /// A program that is killed with its children when it is given up.
     ///
     /// # Errors
     ///
     /// Why an argument or a variable cannot be passed on.
-    pub(super) fn new<'a>(
+    pub(super) fn new<'b>(
         argv: &[String],
-        env: impl IntoIterator<Item = (&'a String, &'a String)>,
-        stdin: Bytes,
+        env: impl IntoIterator<Item = (&'b String, &'b String)>,
+        stdin: &'a [u8],
     ) -> Result<Self, String> {
         let program = argv.first().ok_or("the command is empty")?;
         let mut text = String::new();
@@ -97,7 +101,7 @@ impl Program {
         // and only reading reports that it does not start it or is lost.
         let feed = async {
             if start(half, LAUNCHER, head).await {
-                feed(half, self.stdin.clone(), gate_opened).await;
+                feed(half, self.stdin, gate_opened).await;
             }
         };
         let mut feed = std::pin::pin!(feed);
@@ -206,11 +210,16 @@ pub(super) async fn start(half: &ChannelWriteHalf<Msg>, launcher: &str, head: St
     half.exec(true, launched(launcher)).await.is_ok() && half.data_bytes(head.into_bytes()).await.is_ok()
 }
 
-async fn feed(half: &ChannelWriteHalf<Msg>, stdin: Bytes, opened: tokio::sync::oneshot::Receiver<()>) {
+async fn feed(half: &ChannelWriteHalf<Msg>, stdin: &[u8], opened: tokio::sync::oneshot::Receiver<()>) {
     // The sender opens the gate by being dropped, which is an error here.
     let _ = opened.await;
-    // A program need not read all of its input, and the reader notices a lost connection.
-    let _ = half.data_bytes(stdin).await;
+    // Each piece waits for room in the channel's window, so only one is kept here.
+    for piece in stdin.chunks(PIECE) {
+        if half.data_bytes(Bytes::copy_from_slice(piece)).await.is_err() {
+            // A program need not read all of its input, and the reader notices a lost connection.
+            return;
+        }
+    }
 }
 
 /// A launcher as one argument of the user's shell, whichever shell that is.
@@ -268,6 +277,8 @@ const LAUNCHER: &str = include_str!("scripts/run.sh");
 /// Written before the program's own output.
 const MARK: &[u8] = b"skyward-output\n";
 const NOT_FOUND: &str = "skyward-not-found";
+/// How much input is handed to the connection at once, in bytes.
+const PIECE: usize = 256 << 10;
 /// Longer than any line that is searched.
 const KEPT: usize = 64;
 /// How much output of start-up files is kept, in bytes.

@@ -27,7 +27,9 @@ use self::connection::{Refusal, Shared};
 use self::dial::NotConnected;
 use self::exec::{Ended, Program};
 use self::socket::NoStream;
+use super::exec::Courier;
 use super::lines::{Lines, shown};
+use super::unread::Unread;
 use super::{ByteStream, Command, CommandOutput, OnLine, Remote};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -112,10 +114,18 @@ impl Ssh {
         let host = self.describe();
         let deadline = Instant::now() + command.deadline;
         let name = shown(&command.argv);
-        let program = Program::new(&command.argv, &command.env, command.stdin.clone())
+        let courier = Courier::new();
+        let (name_of_mark, mark) = courier.mark();
+        let env = command.env.iter().chain([(&name_of_mark, &mark)]);
+        let program = Program::new(&command.argv, env, &command.stdin)
             .map_err(|why| Error::new(ErrorKind::Bootstrap, format!("cannot run `{name}` on {host}: {why}")))?;
         let (mut out, mut err) = (Lines::new(on_line), Lines::new(on_line));
+        let unread = Unread::new(self, courier.kill(), command.stdin.len());
         let ran = self.0.run(&program, deadline, begun, &mut out, &mut err).await;
+        // None: its deadline has passed.
+        if !matches!(ran, None | Some(Ok(Ended::Lost(_) | Ended::Unanswered))) {
+            unread.ended();
+        }
         out.finish();
         err.finish();
         match ran {
@@ -228,7 +238,7 @@ impl Host {
     /// host may run it.
     async fn run(
         &self,
-        program: &Program,
+        program: &Program<'_>,
         deadline: Instant,
         begun: &AtomicBool,
         out: &mut Lines<'_>,

@@ -3,29 +3,20 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bytes::Bytes;
-use sha2::{Digest, Sha256};
-
 use super::exec::Program;
 use crate::error::{Error, ErrorKind};
 use crate::remote::CommandOutput;
-use crate::spec::hex;
+use crate::remote::digest::digest;
 
 /// A program that puts these bytes at `path`, unless the file has them already.
-pub(super) async fn program(path: &str, bytes: &[u8], mode: u32) -> Result<Program, String> {
+pub(super) async fn program<'a>(path: &str, bytes: &'a [u8], mode: u32) -> Result<Program<'a>, String> {
     if !path.starts_with('/') || path.ends_with('/') {
         return Err("it is not an absolute path of a file".into());
     }
-    let bytes = Bytes::copy_from_slice(bytes);
-    let digest = {
-        let bytes = bytes.clone();
-        // The digest of a large file takes a second.
-        tokio::task::spawn_blocking(move || hex(&Sha256::digest(&bytes))).await.map_err(|error| error.to_string())?
-    };
     let env: BTreeMap<String, String> = [
         ("path", path.to_owned()),
         ("mode", format!("{mode:o}")),
-        ("digest", digest),
+        ("digest", digest(bytes).await),
         ("size", bytes.len().to_string()),
     ]
     .map(|(key, value)| (key.to_owned(), value))

@@ -1,7 +1,5 @@
 //! Finds the end of a command in its output: a record that only the courier writes.
 
-use bytes::Bytes;
-
 /// Passes on a command's output, up to the record with the token and the exit status.
 ///
 /// The record begins with a byte that is rare in text. Only what may be the beginning of a record
@@ -23,7 +21,7 @@ impl ExitScanner {
 
     /// Takes new bytes, and returns the command's own output in them and in bytes that were held
     /// back.
-    pub(super) fn push(&mut self, bytes: &Bytes) -> Vec<u8> {
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         if let Some(status) = &mut self.status {
             status.extend_from_slice(&bytes[..bytes.len().min(ROOM.saturating_sub(status.len()))]);
             return Vec::new();
@@ -74,7 +72,7 @@ mod tests {
         let (mut rest, mut passed) = (text, Vec::new());
         for size in sizes.iter().chain([&usize::MAX]) {
             let (piece, left) = rest.split_at(rest.len().min(*size));
-            passed.extend(scanner.push(&Bytes::copy_from_slice(piece)));
+            passed.extend(scanner.push(piece));
             rest = left;
         }
         let status = scanner.status();
@@ -100,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_whole_line_is_not_held_back() {
-        assert_eq!(ExitScanner::new("token").push(&Bytes::from_static(b"a\n")), b"a\n");
+        assert_eq!(ExitScanner::new("token").push(b"a\n"), b"a\n");
     }
 
     proptest! {
