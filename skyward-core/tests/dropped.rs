@@ -24,7 +24,7 @@ use skyward_core::payload::{Args, Source, Streaming, Target};
 use skyward_core::plugin::plugin;
 use skyward_core::pool::{Pool, PoolBuilder};
 use skyward_core::spec::{Limits, Nodes};
-use skyward_core::testkit::fake_provider::{FakeProvider, Script, Turn};
+use skyward_core::testkit::fake_provider::{FakeProvider, Faults, Turn};
 use skyward_core::testkit::fake_worker::{Fate, Work};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -87,7 +87,7 @@ impl Fate for Slow {
     }
 }
 
-impl Script for Slow {
+impl Faults for Slow {
     fn launch(&self, _: u32, _: u32) -> Turn {
         Turn::Works(Duration::from_millis(50))
     }
@@ -401,7 +401,7 @@ impl Fate for Cuttable {
     }
 }
 
-impl Script for Cuttable {}
+impl Faults for Cuttable {}
 
 /// The frame that cancels a task which waits on its worker is lost: the cancel is sent again, and
 /// the worker is not killed.

@@ -13,7 +13,7 @@ use skyward_core::payload::{Args, Source, Target, Task};
 use skyward_core::plugin::plugin;
 use skyward_core::pool::{Pool, PoolBuilder};
 use skyward_core::spec::Nodes;
-use skyward_core::testkit::fake_provider::{Death, FakeProvider, Script};
+use skyward_core::testkit::fake_provider::{Death, FakeProvider, Faults};
 use skyward_core::testkit::fake_worker::{Fate, Work};
 use tokio::time::Instant;
 
@@ -57,7 +57,7 @@ impl Fate for Pythons {
     }
 }
 
-impl Script for Pythons {
+impl Faults for Pythons {
     fn death(&self, node: u32, machine: u32) -> Option<(Duration, Death)> {
         (machine == 0 && self.dies[self.node(node)]).then_some((Duration::from_secs(100), Death::Machine))
     }

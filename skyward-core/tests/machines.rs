@@ -18,7 +18,7 @@ use skyward_core::provider::{
 };
 use skyward_core::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
 use skyward_core::spec::{Limits, Nodes};
-use skyward_core::testkit::fake_provider::{Arrival, Death, FakeProvider, Script, Turn};
+use skyward_core::testkit::fake_provider::{Arrival, Death, FakeProvider, Faults, Turn};
 use skyward_core::testkit::fake_worker::Fate;
 use tokio::time::Instant;
 
@@ -48,7 +48,7 @@ impl Fate for Story {
     }
 }
 
-impl Script for Story {
+impl Faults for Story {
     fn launch(&self, node: u32, _: u32) -> Turn {
         match self {
             Self::NeverReached(launch) if node == 1 => Turn::Works(*launch),

@@ -9,7 +9,7 @@ use skyward_core::compute::ComputePool;
 use skyward_core::payload::{Args, Source, Task};
 use skyward_core::plugin::plugin;
 use skyward_core::pool::Pool;
-use skyward_core::testkit::fake_provider::{FakeProvider, Forewarning, Script};
+use skyward_core::testkit::fake_provider::{FakeProvider, Faults, Forewarning};
 use skyward_core::testkit::fake_worker::{Fate, Faultless};
 use tokio::time::sleep;
 
@@ -42,7 +42,7 @@ struct TakenBack;
 
 impl Fate for TakenBack {}
 
-impl Script for TakenBack {
+impl Faults for TakenBack {
     fn forewarning(&self, _: u32, machine: u32) -> Option<Forewarning> {
         (machine == 0).then(|| Forewarning::preemption(Duration::from_secs(20), Duration::from_secs(600)))
     }

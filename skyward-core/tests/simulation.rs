@@ -21,7 +21,7 @@ use skyward_core::payload::{Args, RetryPolicy, Source, Streaming, Target, TaskOp
 use skyward_core::plugin::plugin;
 use skyward_core::pool::Pool;
 use skyward_core::spec::Limits;
-use skyward_core::testkit::fake_provider::{Death, FakeProvider, Script, Turn};
+use skyward_core::testkit::fake_provider::{Death, FakeProvider, Faults, Turn};
 use skyward_core::testkit::fake_worker::{Fate, Work};
 use skyward_core::testkit::sim;
 
@@ -128,7 +128,7 @@ impl Fate for Slow {
     }
 }
 
-impl Script for Slow {
+impl Faults for Slow {
     fn launch(&self, _: u32, _: u32) -> Turn {
         Turn::Works(Duration::from_millis(40))
     }
@@ -156,7 +156,7 @@ impl Fate for EndsGreeting {
     }
 }
 
-impl Script for EndsGreeting {}
+impl Faults for EndsGreeting {}
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_ends_during_its_hello_does_not_count_as_ready() {
@@ -206,7 +206,7 @@ impl Fate for Cut {
     }
 }
 
-impl Script for Cut {}
+impl Faults for Cut {}
 
 type Echo = BTreeMap<String, u32>;
 
@@ -216,7 +216,7 @@ fn call<T: skyward_core::payload::Output>(n: u32) -> PendingCompute<T> {
 
 /// A pool of one worker. The worker has reported a short task, so more tasks are sent behind a
 /// running one.
-async fn pool_of_one(fate: impl Script) -> (FakeProvider, Pool) {
+async fn pool_of_one(fate: impl Faults) -> (FakeProvider, Pool) {
     let provider = FakeProvider::new(Arc::new(fate));
     let pool = Pool::builder().provider(provider.clone()).nodes(1).start().await.unwrap();
     call::<Echo>(1).run(&pool).await.unwrap();
@@ -306,7 +306,7 @@ impl Fate for CutAfter {
     }
 }
 
-impl Script for CutAfter {}
+impl Faults for CutAfter {}
 
 /// The first task of a gang that begins returns; the others run for ever, and report their stacks.
 #[derive(Debug)]
@@ -321,7 +321,7 @@ impl Fate for Unmet {
     }
 }
 
-impl Script for Unmet {}
+impl Faults for Unmet {}
 
 #[tokio::test(start_paused = true)]
 async fn a_gang_without_progress_is_reported_once_and_goes_on_until_it_is_cancelled() {
@@ -381,7 +381,7 @@ impl Fate for CutOnce {
     }
 }
 
-impl Script for CutOnce {}
+impl Faults for CutOnce {}
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_starts_whichever_of_its_connections_is_cut_during_the_start() {
@@ -423,7 +423,7 @@ impl Fate for AwayAndGone {
     }
 }
 
-impl Script for AwayAndGone {
+impl Faults for AwayAndGone {
     fn death(&self, node: u32, machine: u32) -> Option<(Duration, Death)> {
         (node == 1 && machine == 0).then_some((Duration::from_secs(20), Death::Machine))
     }

@@ -155,14 +155,14 @@ mod tests {
     use super::*;
     use crate::payload::{Args, Source};
     use crate::plugin::plugin;
-    use crate::testkit::fake_provider::{FakeProvider, Script};
+    use crate::testkit::fake_provider::{FakeProvider, Faults};
     use crate::testkit::fake_worker::{Fate, Work};
 
     /// Every task runs until its worker is killed.
     #[derive(Debug)]
     struct Endless;
 
-    impl Script for Endless {}
+    impl Faults for Endless {}
 
     impl Fate for Endless {
         fn work(&self, _: &[u8], _: u32) -> Work {

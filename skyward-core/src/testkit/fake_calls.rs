@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
-use super::fake_worker::{FakeNode, State, Work, failure_body, number, pack, push, read, send};
+use super::fake_worker::{Failure, FakeNode, State, number, pack, push, read, send};
 use super::lineage::Running;
 use crate::worker::codec::Frame;
 use crate::worker::link::Sender;
@@ -213,17 +213,17 @@ impl FakeNode {
     }
 
     /// Runs a helped call. Returns its outcome, or `None` if its worker has ended.
-    async fn help(&self, slot: u32, pid: u32, asked: &Help, running: &Running) -> Option<Result<Bytes, &'static str>> {
-        let work = self.work_of(&running.args);
+    async fn help(&self, slot: u32, pid: u32, asked: &Help, running: &Running) -> Option<Result<Bytes, Failure>> {
+        let answer = self.answer_of(slot, running);
         let cancelled = self.until(|state| {
-            state.calls_of(slot, pid).is_none_or(|calls| {
-                !matches!(work, Work::UntilKilled | Work::Deaf(_)) && calls.cancelled.contains(&asked.help)
-            })
+            state
+                .calls_of(slot, pid)
+                .is_none_or(|calls| !answer.ignores_interrupts() && calls.cancelled.contains(&asked.help))
         });
         let ended = tokio::select! {
             biased;
-            () = cancelled => Err("cancelled"),
-            ended = self.play(slot, pid, (asked.run, asked.help), work, running) => ended?,
+            () = cancelled => Err(Failure::of("cancelled")),
+            ended = self.perform(slot, pid, (asked.run, asked.help), &answer, running) => ended?,
         };
         self.with_calls(slot, pid, |_| ended)
     }
@@ -242,7 +242,7 @@ impl FakeNode {
         let helping = std::mem::take(&mut calls.helping).into_iter().map(|(help, _)| help);
         let asked = std::mem::take(&mut calls.asked).into_iter().map(|asked| asked.help);
         for help in helping.chain(asked).collect::<Vec<_>>() {
-            calls.tell(166, &(help, 1000), failure_body("cancelled"));
+            calls.tell(166, &(help, 1000), Failure::of("cancelled").body());
         }
     }
 
@@ -285,10 +285,10 @@ impl FakeCalls {
         self.kept.retain(|(n, _)| *n > received);
     }
 
-    fn answer(&mut self, asked: &Help, ended: Result<Bytes, &'static str>) {
+    fn answer(&mut self, asked: &Help, ended: Result<Bytes, Failure>) {
         match ended {
             Ok(value) => self.tell(165, &(asked.help, 1000), value),
-            Err(kind) => self.tell(166, &(asked.help, 1000), failure_body(kind)),
+            Err(failure) => self.tell(166, &(asked.help, 1000), failure.body()),
         }
     }
 

@@ -1,9 +1,9 @@
 //! A provider whose machines are in this process. A script decides what happens to them.
 
+mod faults;
 mod machine;
 mod provider;
 mod remote;
-mod script;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -12,12 +12,13 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use self::machine::Fake;
-use super::fake_worker::{FakeNode, Fate, Witness, lock};
+use super::fake_worker::{FakeNode, Witness, lock};
+use super::script::Script;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, MachineNumber, OfferId, PoolId};
 use crate::provider::{LaunchBatch, LaunchRequest, Machine, Place, PoolRequest, Reason};
 
-pub use self::script::{Arrival, Death, Forewarning, Script, Turn};
+pub use self::faults::{Arrival, Death, Faults, Forewarning, Turn};
 
 /// A provider whose machines are in this process. Clones share the machines.
 #[derive(Debug, Clone)]
@@ -25,7 +26,7 @@ pub struct FakeProvider(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    script: Arc<dyn Script>,
+    script: Arc<Script>,
     witness: Arc<Witness>,
     state: Mutex<State>,
 }
@@ -48,7 +49,8 @@ struct State {
 
 impl FakeProvider {
     /// A provider that follows a script.
-    pub fn new(script: Arc<dyn Script>) -> Self {
+    pub fn new(script: impl Into<Script>) -> Self {
+        let script = Arc::new(script.into());
         Self(Arc::new(Inner { script, witness: Arc::default(), state: Mutex::default() }))
     }
 
@@ -152,8 +154,7 @@ impl FakeProvider {
         before.push(id.clone());
         let before = before[..before.len() - 1].to_vec();
         let number = before.len() as u32;
-        let fate: Arc<dyn Fate> = Arc::<dyn Script>::clone(&self.0.script);
-        let node = FakeNode::new(index, fate, Arc::clone(&self.0.witness));
+        let node = FakeNode::new(index, Arc::clone(&self.0.script), Arc::clone(&self.0.witness));
         match state.asked.get(&request.number) == Some(&request.launch) {
             true => before.iter().filter_map(|id| state.machines.get(id)).for_each(|fake| fake.node.succeed()),
             // A machine that comes late may have been replaced already.
@@ -166,11 +167,11 @@ impl FakeProvider {
             node: node.clone(),
             usd_per_hour: batch.offer.usd_per_hour.unwrap_or_default(),
             launched: Instant::now(),
-            arrival: self.0.script.arrival(index, number),
-            forewarning: self.0.script.forewarning(index, number),
+            arrival: self.0.script.faults.arrival(index, number),
+            forewarning: self.0.script.faults.forewarning(index, number),
             expires: request.ends_in.and_then(|ends_in| Instant::now().checked_add(ends_in)),
-            lingers: self.0.script.lingers(index, number),
-            explains_after: self.0.script.explains_after(index, number),
+            lingers: self.0.script.faults.lingers(index, number),
+            explains_after: self.0.script.faults.explains_after(index, number),
             gone: None,
             reason: None,
         };
@@ -179,7 +180,7 @@ impl FakeProvider {
         for (at, reason) in ends {
             self.end_at(id.clone(), at, reason);
         }
-        if let Some((after, death)) = self.0.script.death(index, number) {
+        if let Some((after, death)) = self.0.script.faults.death(index, number) {
             let inner = Arc::downgrade(&self.0);
             tokio::spawn(async move {
                 sleep(after).await;

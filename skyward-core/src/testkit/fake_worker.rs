@@ -19,10 +19,11 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use self::worker::Worker;
+use crate::testkit::script::Script;
 use crate::worker::link::Sender;
 
 pub use self::fate::{Fate, Faultless, Work};
-pub(super) use self::frames::{failure_body, number, pack, push, read, send};
+pub(super) use self::frames::{Failure, number, pack, push, read, send};
 pub use self::witness::{Calls, Witness};
 
 /// A node: its agent and its workers. Clones are one node.
@@ -32,7 +33,7 @@ pub struct FakeNode(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     node: u32,
-    fate: Arc<dyn Fate>,
+    script: Arc<Script>,
     witness: Arc<Witness>,
     state: Mutex<State>,
     /// Whether the node was ever frozen; while frozen, it does nothing.
@@ -60,10 +61,10 @@ pub(super) struct State {
 
 impl FakeNode {
     /// A node on which nothing runs yet.
-    pub fn new(node: u32, fate: Arc<dyn Fate>, witness: Arc<Witness>) -> Self {
+    pub fn new(node: u32, script: Arc<Script>, witness: Arc<Witness>) -> Self {
         Self(Arc::new(Inner {
             node,
-            fate,
+            script,
             witness,
             state: Mutex::default(),
             froze: AtomicBool::new(false),
@@ -119,7 +120,7 @@ impl FakeNode {
     }
 
     pub(super) fn fate(&self) -> &dyn Fate {
-        &*self.0.fate
+        &*self.0.script.faults
     }
 
     /// Whether the node was ever frozen.

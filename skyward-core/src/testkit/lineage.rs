@@ -39,6 +39,8 @@ pub(super) struct Running {
     pub(super) number: usize,
     /// What the task does: its body, without the number of the call.
     pub(super) args: Bytes,
+    /// How many callers are above it: as many bytes at the end of `args` stand for its calls.
+    pub(super) depth: usize,
 }
 
 impl Lineage {
@@ -65,8 +67,9 @@ impl Running {
         let mut tables = lock(&node.witness().lineage().0);
         let caller = tables.calls.get(body).copied();
         let args = if caller.is_some() { body.slice(..body.len() - NUMBER) } else { body.clone() };
+        let depth = std::iter::successors(caller, |number| tables.tries[*number].caller).count();
         tables.tries.push(Try { caller, ended: None });
-        Self { node: node.clone(), number: tables.tries.len() - 1, args }
+        Self { node: node.clone(), number: tables.tries.len() - 1, args, depth }
     }
 }
 

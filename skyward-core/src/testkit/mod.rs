@@ -12,6 +12,7 @@ mod lineage;
 pub mod plugin_suite;
 pub mod provider_suite;
 pub mod remote_suite;
+pub mod script;
 pub mod sim;
 mod violation;
 

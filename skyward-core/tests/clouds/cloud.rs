@@ -9,7 +9,7 @@ use skyward_core::error::Refusal;
 use skyward_core::event::{EventItem, Events, PoolEvent};
 use skyward_core::payload::{Args, Source};
 use skyward_core::provider::Offer;
-use skyward_core::testkit::fake_provider::{Death, FakeProvider, Forewarning, Script, Turn};
+use skyward_core::testkit::fake_provider::{Death, FakeProvider, Faults, Forewarning, Turn};
 use skyward_core::testkit::fake_worker::{Fate, Work};
 
 /// The events in a cloud. By default there is one offer, and everything works.
@@ -57,7 +57,7 @@ impl Fate for Cloud {
     }
 }
 
-impl Script for Cloud {
+impl Faults for Cloud {
     fn offers(&self) -> Vec<Offer> {
         self.offers.clone()
     }

@@ -126,7 +126,7 @@ impl Fate for Replacing {
     }
 }
 
-impl Script for Replacing {
+impl Faults for Replacing {
     fn launch(&self, node: u32, call: u32) -> Turn {
         Turn::Works(if node == 2 && call > 0 { 30 * MINUTE } else { Duration::ZERO })
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use skyward_core::compute::PendingCompute;
 use skyward_core::payload::{Args, Source};
-use skyward_core::testkit::fake_provider::{Death, Script, Turn};
+use skyward_core::testkit::fake_provider::{Death, Faults, Turn};
 use skyward_core::testkit::fake_worker::{Fate, Work};
 
 type Echo = BTreeMap<String, u32>;
@@ -77,7 +77,7 @@ impl Fate for Machines {
     }
 }
 
-impl Script for Machines {
+impl Faults for Machines {
     fn launch(&self, node: u32, _: u32) -> Turn {
         assert!(!self.launch_panics || node != 1, "no launch today");
         self.late.filter(|_| node == 1).map_or(self.turn("launch", node), Turn::Late)

@@ -119,6 +119,22 @@ pub fn decode<T: DeserializeOwned + 'static>(bytes: &Bytes) -> Result<T> {
     read().map_err(|error: DecodeError| error.into_error(std::any::type_name::<T>()))
 }
 
+/// The value of this name in a dict whose keys are texts.
+#[cfg(feature = "testkit")]
+pub(crate) fn entry(dict: &Bytes, name: &str) -> Option<Bytes> {
+    let mut reader = Reader::new(dict);
+    let Ok(Token::Dict(count)) = reader.token() else { return None };
+    for _ in 0..count {
+        let key = reader.token().ok()?;
+        let start = reader.position();
+        reader.skip().ok()?;
+        if key == Token::Str(name.as_bytes()) {
+            return Some(dict.slice(start..reader.position()));
+        }
+    }
+    None
+}
+
 /// Decodes a value by serde. Returns it with the floats whose readers are not known.
 fn decode_parts<T: DeserializeOwned>(bytes: &Bytes, trial: Option<Trial>) -> Result<(T, Vec<usize>), DecodeError> {
     let mut decoder = Decoder::new(bytes, trial);

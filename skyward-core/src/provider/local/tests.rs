@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::ids::{Attempt, LaunchId, MachineNumber};
 use crate::provider::Market;
+use crate::provider::uptime::Moment;
 use crate::remote::Command;
 use crate::spec::Accelerator;
 
@@ -584,4 +585,51 @@ async fn a_key_is_made_once_and_is_private() {
     let file = PathBuf::from(host.place(&machine).await.folder).join("key");
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert_ne!(host.run(&host.launch(&PoolId::random(), 0).await, say).await, key);
+}
+
+#[tokio::test]
+async fn records_of_machines_of_each_version_are_read() {
+    for (record, offer) in [
+        (include_str!("formats/machine.json"), "host"),
+        (include_str!("formats/machine-older.json"), ""),
+        (include_str!("formats/machine-newer.json"), "host"),
+    ] {
+        let host = Host::new();
+        let folder = host.root.join("p-x/n0-a1");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("machine.json"), record).unwrap();
+        let machines = host.local.list(&PoolId::new("p-x")).await.unwrap();
+        let [machine] = &machines[..] else { panic!("{machines:?}") };
+        let expected = (LaunchId::new("p-x-n0-a1"), MachineNumber(0), offer);
+        assert_eq!((machine.launch.clone(), machine.number, machine.offer.as_str()), expected, "{record}");
+        assert_eq!(host.place(machine).await.address, "127.0.0.9", "{record}");
+    }
+    let machine: Machine = serde_json::from_str(include_str!("formats/machine.json")).unwrap();
+    assert_eq!(serde_json::to_string_pretty(&machine).unwrap() + "\n", include_str!("formats/machine.json"));
+}
+
+#[test]
+fn records_of_pools_of_each_version_are_read_and_may_be_missing() {
+    // A moment that is later than any look has age 0.
+    let noted = format!(r#"{{"boot":"{}","up_ms":{}}}"#, crate::provider::uptime::boot().unwrap(), u64::MAX);
+    for (record, owner, lease) in [
+        (Some(include_str!("formats/pool.json")), "ada", 60),
+        (Some(include_str!("formats/pool-newer.json")), "ada", 60),
+        (Some("not JSON"), "", 3600),
+        (None, "", 3600),
+    ] {
+        let host = Host::new();
+        let folder = host.root.join("p-x");
+        std::fs::create_dir_all(&folder).unwrap();
+        if let Some(record) = record {
+            std::fs::write(folder.join("pool.json"), record).unwrap();
+        }
+        let now = SystemTime::now();
+        let pool = || Folders::new(Some(&host.root)).pools(&BTreeSet::new(), now).unwrap().remove(0);
+        let end = now + Duration::from_secs(lease);
+        let booted = Moment::of_another_boot().age(&Moment::now().unwrap());
+        assert!(pool().expires <= end - booted, "without `.created`, it is of an earlier boot: {record:?}");
+        std::fs::write(folder.join(".created"), &noted).unwrap();
+        assert_eq!((pool().owner.as_str(), pool().expires), (owner, end), "{record:?}");
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::script::{Arrival, Forewarning};
+use super::faults::{Arrival, Forewarning};
 use crate::provider::{Machine, MachineReport, MachineState, Place, Reason};
 use crate::testkit::fake_worker::FakeNode;
 

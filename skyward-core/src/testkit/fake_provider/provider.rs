@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::FakeProvider;
+use super::faults::Turn;
 use super::remote::FakeRemote;
-use super::script::Turn;
 use super::take;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{MachineId, PoolId};
@@ -37,7 +37,7 @@ impl Provider for FakeProvider {
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
-        Ok(self.0.script.offers().into_iter().filter(|offer| requirements.are_met_by(offer)).collect())
+        Ok(self.0.script.faults.offers().into_iter().filter(|offer| requirements.are_met_by(offer)).collect())
     }
 
     async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
@@ -53,12 +53,12 @@ impl Provider for FakeProvider {
                 state.tried.push(batch.offer.id.clone());
                 state.tried.iter().filter(|tried| **tried == batch.offer.id).count() as u32 - 1
             };
-            if let Some(refusal) = self.0.script.refusal(&batch.offer, call) {
+            if let Some(refusal) = self.0.script.faults.refusal(&batch.offer, call) {
                 lock(&self.0.state).refused += 1;
                 return Err(Error::refused(refusal, format!("{} is not available", batch.offer.id)));
             }
             lock(&self.0.state).asked.insert(request.number, request.launch.clone());
-            let turn = self.0.script.launch(node, self.call("launch", node));
+            let turn = self.0.script.faults.launch(node, self.call("launch", node));
             match turn {
                 Turn::Never => drop(self.start(batch, request)),
                 Turn::Late(time) => {
@@ -78,8 +78,9 @@ impl Provider for FakeProvider {
 
     async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
         let report = |machine: &MachineId| {
-            let unknown =
-                self.node_of(machine).is_some_and(|node| self.0.script.is_unknown(node, self.call("inspect", node)));
+            let unknown = self
+                .node_of(machine)
+                .is_some_and(|node| self.0.script.faults.is_unknown(node, self.call("inspect", node)));
             match lock(&self.0.state).machines.get(machine) {
                 _ if unknown => MachineReport::new(MachineState::Unknown),
                 Some(fake) => fake.report(Instant::now()),
@@ -91,7 +92,7 @@ impl Provider for FakeProvider {
 
     async fn connect(&self, machine: &Machine, _: &Place) -> Result<Box<dyn Remote>> {
         let node = machine.number.0;
-        take(self.0.script.connect(node, self.call("connect", node)), "connect").await?;
+        take(self.0.script.faults.connect(node, self.call("connect", node)), "connect").await?;
         let there = lock(&self.0.state)
             .machines
             .get(&machine.id)
@@ -106,7 +107,7 @@ impl Provider for FakeProvider {
     async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
         let one = async |machine: &MachineId| {
             let Some(node) = self.node_of(machine) else { return Ok(()) };
-            let turn = self.0.script.terminate(node, self.call("terminate", node));
+            let turn = self.0.script.faults.terminate(node, self.call("terminate", node));
             let time = match turn {
                 Turn::Works(time) => time,
                 turn => return take(turn, "terminate").await,

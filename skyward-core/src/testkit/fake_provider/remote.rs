@@ -27,7 +27,7 @@ impl Remote for FakeRemote {
     async fn run(&self, command: &Command, _: OnLine<'_>) -> Result<CommandOutput> {
         let node = self.machine.number.0;
         let call = self.provider.call("command", node);
-        let turn = self.provider.0.script.command(node, call);
+        let turn = self.provider.0.script.faults.command(node, call);
         match tokio::time::timeout(command.deadline, take(turn, "run a command")).await {
             Ok(done) => done?,
             Err(_) => return Err(Error::new(ErrorKind::Timeout, "the command did not end in time")),

@@ -23,6 +23,7 @@ impl FakeNode {
                 let (_, _, _, max_frame_bytes): (u32, u32, String, usize) = read(head)?;
                 state.max_frame_bytes = Some(max_frame_bytes);
                 state.client = Some(sender.clone());
+                state.workers.values_mut().for_each(|worker| worker.subscribed = false);
                 let installed = BTreeMap::from([("python", self.fate().python(self.node()))]);
                 let installed = rmp_serde::to_vec(&installed).ok()?;
                 let hello = (33, PROTOCOL_VERSION, 1, "3.12.1", BTreeMap::<String, u32>::new());
@@ -82,7 +83,18 @@ impl FakeNode {
                 state.lease = Some(Instant::now() + Duration::from_secs_f64(lease));
                 send(sender, &(37, sequence), Bytes::new());
             }
-            7 => {}
+            7 => {
+                let (_, generation, slot, stdout, stderr): (u32, u64, u32, usize, usize) = read(head)?;
+                if let Some(worker) = state.workers.get_mut(&slot).filter(|it| it.generation == generation) {
+                    worker.subscribed = true;
+                    for (stream, from) in [stdout, stderr].into_iter().enumerate() {
+                        let rest = worker.output[stream].get(from..).unwrap_or_default();
+                        if !rest.is_empty() {
+                            send(sender, &(38, generation, slot, stream + 1, from), Bytes::copy_from_slice(rest));
+                        }
+                    }
+                }
+            }
             8 => {
                 let (_, request, _): (u32, u64, f64) = read(head)?;
                 let alive: Vec<u32> =

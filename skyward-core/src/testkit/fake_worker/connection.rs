@@ -82,8 +82,8 @@ impl FakeNode {
                 () = gone => break,
             };
             let Ok(frame) = frame else { break };
-            sleep(self.0.fate.delay(self.0.node, number)).await;
-            if self.0.fate.cut(self.0.node, connection, number) {
+            sleep(self.fate().delay(self.0.node, number)).await;
+            if self.fate().cut(self.0.node, connection, number) {
                 break;
             }
             if let End::Worker(worker) = end {

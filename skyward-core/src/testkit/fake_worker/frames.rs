@@ -29,17 +29,31 @@ pub(in crate::testkit) fn number(mut head: &[u8]) -> Option<u32> {
     rmp::decode::read_int(&mut head).ok()
 }
 
-/// The body of a failure of this kind.
-pub(in crate::testkit) fn failure_body(kind: &str) -> Bytes {
-    let failure = Failure { kind, r#type: "Simulated", module: "builtins", message: kind, traceback: "" };
-    rmp_serde::to_vec_named(&failure).unwrap_or_default().into()
+/// Why a task failed, as a worker reports it.
+#[derive(Debug, Clone, Serialize)]
+pub(in crate::testkit) struct Failure {
+    pub(in crate::testkit) kind: &'static str,
+    r#type: String,
+    module: String,
+    pub(in crate::testkit) message: String,
+    pub(in crate::testkit) traceback: String,
 }
 
-#[derive(Serialize)]
-struct Failure<'a> {
-    kind: &'a str,
-    r#type: &'a str,
-    module: &'a str,
-    message: &'a str,
-    traceback: &'a str,
+impl Failure {
+    /// A failure of this kind.
+    pub(in crate::testkit) fn of(kind: &'static str) -> Self {
+        Self { kind, ..Self::raised("Simulated", kind) }
+    }
+
+    /// An exception of this class.
+    pub(in crate::testkit) fn raised(type_name: &str, message: &str) -> Self {
+        let (module, class) = type_name.rsplit_once('.').unwrap_or(("builtins", type_name));
+        let (r#type, module) = (class.to_owned(), module.to_owned());
+        Self { kind: "exception", r#type, module, message: message.to_owned(), traceback: String::new() }
+    }
+
+    /// The body of its message.
+    pub(in crate::testkit) fn body(&self) -> Bytes {
+        rmp_serde::to_vec_named(self).unwrap_or_default().into()
+    }
 }

@@ -1,9 +1,12 @@
 //! The messages that a worker of a fake node gets.
 
-use bytes::Bytes;
+use std::sync::Arc;
 
-use super::frames::{number, push, read, send};
-use super::worker::{FIRST_PID, Stream};
+use bytes::Bytes;
+use serde::Deserialize;
+
+use super::frames::{Failure, number, push, read, send};
+use super::worker::{FIRST_PID, Stream, Waiting};
 use super::{FakeNode, State};
 use crate::worker::codec::Frame;
 use crate::worker::link::Sender;
@@ -19,7 +22,7 @@ impl FakeNode {
                 let (_, _, _, acknowledged, streams): Greeting = read(head)?;
                 let hello =
                     (97, PROTOCOL_VERSION, worker.pid, worker.generation, worker.rank, true, "3.12.1", worker.received);
-                if self.0.fate.ends_greeting(node, slot, worker.pid - FIRST_PID) {
+                if self.fate().ends_greeting(node, slot, worker.pid - FIRST_PID) {
                     self.end_worker(state, slot, None, Some(9));
                     send(sender, &hello, Bytes::new());
                     return Some(());
@@ -38,8 +41,9 @@ impl FakeNode {
                 }
             }
             66 => {
-                let (_, slot, digest): (u32, u32, String) = read(head)?;
-                worker.loaded.insert(slot, digest);
+                let (_, slot, _): (u32, u32, String) = read(head)?;
+                let Payload { entry } = rmp_serde::from_slice(&frame.body).ok()?;
+                worker.loaded.insert(slot, entry.into());
             }
             67 => {
                 let mut rest = head;
@@ -49,13 +53,14 @@ impl FakeNode {
                 if state.succeeded {
                     self.0.witness.wrong(format!("run {run} came to a machine of node {node} that was replaced"));
                 }
-                if !worker.loaded.contains_key(&slot) {
+                let entry = worker.loaded.get(&slot).cloned().unwrap_or_else(|| {
                     self.0.witness.wrong(format!("run {run} came before its source"));
-                }
+                    Arc::default()
+                });
                 worker.acknowledge(acknowledged);
                 if run > worker.received {
                     worker.received = run;
-                    worker.waiting.push_back((run, frame.body));
+                    worker.waiting.push_back(Waiting { run, entry, args: frame.body });
                     worker.streams.insert(run, Stream { granted, ..Stream::default() });
                 }
             }
@@ -73,9 +78,9 @@ impl FakeNode {
                 let (_, task): (u32, u64) = read(head)?;
                 if worker.running == Some(task) {
                     worker.cancelled.insert(task);
-                } else if let Some(place) = worker.waiting.iter().position(|(waiting, _)| *waiting == task) {
+                } else if let Some(place) = worker.waiting.iter().position(|waiting| waiting.run == task) {
                     worker.waiting.remove(place);
-                    worker.answer(task, Err("cancelled"));
+                    worker.answer(task, Err(Failure::of("cancelled")));
                 }
             }
             71 => self.end_worker(state, slot, Some(0), None),
@@ -90,6 +95,12 @@ impl FakeNode {
         }
         Some(())
     }
+}
+
+/// The part of a payload that the fake reads.
+#[derive(Deserialize)]
+struct Payload {
+    entry: String,
 }
 
 /// Number, version, generation, acknowledged; and of each stream: run, arrived, granted.

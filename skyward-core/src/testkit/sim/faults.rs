@@ -7,7 +7,7 @@ use super::calls;
 use super::seed::{DEAREST, Seed};
 use crate::error::Refusal;
 use crate::provider::{Architecture, Offer};
-use crate::testkit::fake_provider::{Arrival, Death, Forewarning, Script, Turn};
+use crate::testkit::fake_provider::{Arrival, Death, Faults, Forewarning, Turn};
 use crate::testkit::fake_worker::{Fate, Work};
 
 impl Seed {
@@ -74,7 +74,7 @@ impl Fate for Seed {
     }
 }
 
-impl Script for Seed {
+impl Faults for Seed {
     fn offers(&self) -> Vec<Offer> {
         let offer = |(name, usd_per_hour, architecture): (&str, f64, Architecture)| {
             Offer::new(name, "nowhere", 64, 256).usd_per_hour(usd_per_hour).architecture(architecture).quota(&name[..1])

@@ -17,7 +17,7 @@ use crate::payload::{Args, Outcome, RetryPolicy, Source, Target, Task, TaskHandl
 use crate::plugin::plugin;
 use crate::pool::{Pool, PoolBuilder};
 use crate::spec::{Limits, Nodes};
-use crate::testkit::fake_provider::{FakeProvider, Script};
+use crate::testkit::fake_provider::{FakeProvider, Faults};
 
 /// A pool that runs, and what was asked of it so far.
 struct Play<'p> {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use skyward::prelude::*;
-use skyward::testkit::fake_provider::{FakeProvider, Forewarning, Script};
+use skyward::testkit::fake_provider::{FakeProvider, Forewarning, Faults};
 use skyward::testkit::fake_worker::Fate;
 use skyward::testkit::holds;
 use tokio::time::sleep;
@@ -71,7 +71,7 @@ struct OneDeadline;
 
 impl Fate for OneDeadline {}
 
-impl Script for OneDeadline {
+impl Faults for OneDeadline {
     fn forewarning(&self, _: u32, machine: u32) -> Option<Forewarning> {
         (machine == 0).then(|| Forewarning::preemption(Duration::from_secs(15), Duration::from_secs(600)))
     }

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use skyward::payload::{Args, Source, Target, Task, TaskHandle, TaskOptions};
 use skyward::prelude::*;
 use skyward::spec::Limits;
-use skyward::testkit::fake_provider::{FakeProvider, Script};
+use skyward::testkit::fake_provider::{FakeProvider, Faults};
 use skyward::testkit::fake_worker::{Fate, Faultless, Work};
 use skyward::testkit::holds;
 
@@ -120,7 +120,7 @@ fn args(what: u32) -> skyward::Result<Bytes> {
 #[derive(Debug)]
 struct Busy;
 
-impl Script for Busy {}
+impl Faults for Busy {}
 
 impl Fate for Busy {
     fn work(&self, given: &[u8], run: u32) -> Work {

@@ -208,6 +208,41 @@ fn a_ledger_of_a_newer_version_is_read_but_not_removed() {
 }
 
 #[test]
+fn a_ledger_of_each_version_is_read_to_the_same_machines() {
+    for (version, bytes, offer) in [
+        (2, &include_bytes!("formats/version-2.ledger")[..], ""),
+        (3, include_bytes!("formats/version-3.ledger"), "container"),
+        (4, include_bytes!("formats/version-4.ledger"), "container"),
+    ] {
+        let mut page = Page::read(bytes);
+        assert_eq!(page.damaged, 0, "version {version}");
+        let expected = Machine {
+            id: MachineId::new("p-x.n0-a1"),
+            launch: LaunchId::new("p-x-n0-a1"),
+            pool: PoolId::new("p-x"),
+            number: MachineNumber(0),
+            offer: OfferId::new(offer),
+            facts: Facts::new(),
+        };
+        assert_eq!(page.machines, [expected.clone()], "version {version}");
+        assert_eq!(page.intents, [Intent { launch: expected.launch, number: MachineNumber(0), at: 1 }]);
+        let head = page.head.take().unwrap();
+        assert_eq!((head.version, head.whereabouts()[0].identity.as_deref()), (version, Some("engine-1")));
+        assert_eq!(head.owner.other_machine().is_some(), version > 2, "an older owner has no machine");
+    }
+}
+
+#[test]
+fn this_version_writes_the_ledger_of_its_fixture() {
+    let bytes = include_bytes!("formats/version-3.ledger");
+    let page = Page::read(bytes);
+    let intents = page.intents.into_iter().map(Record::Intent);
+    let facts = page.machines.into_iter().map(|machine| Record::Fact { machine, at: 2 });
+    let written = lines(page.head.into_iter().map(Record::Pool).chain(intents).chain(facts).collect());
+    assert_eq!(String::from_utf8_lossy(&written), String::from_utf8_lossy(bytes));
+}
+
+#[test]
 fn after_a_failed_write_the_next_record_is_whole() {
     let (scratch, pool) = (Scratch::new(), PoolId::random());
     let Record::Pool(first) = head(&pool, "local", None) else { unreachable!() };

@@ -18,6 +18,25 @@ fn report(sender: &Sender, frame: Frame) {
     sender.flush();
 }
 
+#[tokio::test]
+async fn an_agent_of_another_version_is_refused() {
+    for (hello, what) in [
+        (frame(&(33, 1, 1, "3.12.0"), Bytes::new()), "version: 1"),
+        (frame(&(33, PROTOCOL_VERSION + 1, 1, "3.12.0", ()), Bytes::new()), "version: 3"),
+        // A node that refuses the client's version answers so.
+        (frame(&(41, 1, "version 2 is not mine", 0), Bytes::new()), "version 2 is not mine"),
+    ] {
+        let (near, far) = tokio::io::duplex(1 << 20);
+        let (sender, writer, _) = link(Box::new(far), 1 << 20);
+        tokio::spawn(write(writer));
+        report(&sender, hello);
+        let refused = Agent::connect(&pool(), NodeIndex(0), Layout::new(1), Box::new(near)).await;
+        let error = refused.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+        assert!(error.message().contains(what) && error.hint().unwrap().contains("another version"), "{error}");
+    }
+}
+
 /// Reports that the worker with this process id has ended.
 fn exited(pid: u32) -> Frame {
     frame(&(36, LIFE.0, 0, pid, Some(1), None::<i32>, false, 0), Bytes::new())

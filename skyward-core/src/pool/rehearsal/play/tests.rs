@@ -10,7 +10,7 @@ use super::*;
 use crate::payload::{Args, RetryPolicy, Source};
 use crate::plugin::plugin;
 use crate::spec::Limits;
-use crate::testkit::fake_provider::{FakeProvider, Script, Turn};
+use crate::testkit::fake_provider::{FakeProvider, Faults, Turn};
 use crate::testkit::fake_worker::{Fate, Work};
 
 type Echo = BTreeMap<String, u32>;
@@ -34,7 +34,7 @@ impl Fate for Slow {
     }
 }
 
-impl Script for Slow {
+impl Faults for Slow {
     fn launch(&self, _: u32, _: u32) -> Turn {
         Turn::Works(STEP)
     }

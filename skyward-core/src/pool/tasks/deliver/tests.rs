@@ -13,7 +13,7 @@ use crate::event::{EventItem, PoolEvent};
 use crate::ids::Rank;
 use crate::payload::{Args, RetryPolicy, Source, Target, Task, TaskOptions};
 use crate::pool::Pool;
-use crate::testkit::fake_provider::{FakeProvider, Script};
+use crate::testkit::fake_provider::{FakeProvider, Faults};
 use crate::testkit::fake_worker::{Fate, Work};
 
 /// Queries the status of the pool, from another thread, whenever it is called.
@@ -138,7 +138,7 @@ impl metrics::Recorder for Curious {
 #[derive(Debug)]
 struct RaisesOnce;
 
-impl Script for RaisesOnce {}
+impl Faults for RaisesOnce {}
 
 impl Fate for RaisesOnce {
     fn work(&self, _: &[u8], run: u32) -> Work {

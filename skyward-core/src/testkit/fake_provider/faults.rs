@@ -1,4 +1,4 @@
-//! What happens to the machines and calls of a fake provider; a test writes it as a script.
+//! What happens to the machines and calls of a fake provider.
 
 use std::time::Duration;
 
@@ -78,9 +78,9 @@ impl Arrival {
     }
 }
 
-/// What happens to the machines of a [`FakeProvider`](super::FakeProvider), and to the tasks that
-/// run on them. By default every call works at once.
-pub trait Script: Fate {
+/// The faults of the machines of a [`FakeProvider`](super::FakeProvider), and of what runs on them:
+/// a part of a [`Script`](crate::testkit::script::Script). By default every call works at once.
+pub trait Faults: Fate {
     /// The outcome of the `call`-th launch (from 0) of a node.
     fn launch(&self, node: u32, call: u32) -> Turn {
         let _ = (node, call);
@@ -158,4 +158,4 @@ pub trait Script: Fate {
     }
 }
 
-impl Script for Faultless {}
+impl Faults for Faultless {}
