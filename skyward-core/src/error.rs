@@ -294,7 +294,6 @@ impl Error {
     }
 
     /// Replaces the kind.
-    #[cfg(feature = "docker")]
     pub(crate) fn with_kind(self, kind: ErrorKind) -> Self {
         self.edit(|inner| inner.kind = kind)
     }

@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+#[cfg(feature = "ssh")]
 pub(super) use courier::Courier;
 pub use machine::ExecRemote;
 

@@ -47,6 +47,7 @@ impl Courier {
     }
 
     /// The variable that marks the command and its children.
+    #[cfg(feature = "ssh")]
     pub(in crate::remote) fn mark(&self) -> (String, String) {
         (MARK.to_owned(), self.0.clone())
     }
