@@ -224,7 +224,7 @@ fn a_ledger_of_each_version_is_read_to_the_same_machines() {
             offer: OfferId::new(offer),
             facts: Facts::new(),
         };
-        assert_eq!(page.machines, [expected.clone()], "version {version}");
+        assert_eq!(page.machines, std::slice::from_ref(&expected), "version {version}");
         assert_eq!(page.intents, [Intent { launch: expected.launch, number: MachineNumber(0), at: 1 }]);
         let head = page.head.take().unwrap();
         assert_eq!((head.version, head.whereabouts()[0].identity.as_deref()), (version, Some("engine-1")));
