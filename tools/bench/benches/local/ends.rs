@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use skyward::prelude::*;
-use skyward::testkit::fake_provider::{FakeProvider, Forewarning, Faults};
+use skyward::testkit::fake_provider::{FakeProvider, Faults, Forewarning};
 use skyward::testkit::fake_worker::Fate;
 use skyward::testkit::holds;
 use tokio::time::sleep;
