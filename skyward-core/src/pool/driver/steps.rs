@@ -34,7 +34,9 @@ impl Serving {
         match verdict {
             Verdict::Repair(steps) => steps.into_iter().for_each(|step| self.carry_out(step)),
             Verdict::Sick(node, error) => self.on_node_lost(node, error),
-            Verdict::Failed(error) => self.failed = Some(error),
+            Verdict::Failed(error) => {
+                self.failed.get_or_insert(error);
+            }
         }
     }
 
