@@ -187,7 +187,7 @@ impl Error {
         self.edit(|inner| inner.kind = kind)
     }
 
-    /// Marks the error as temporary: a retry may help. [`is_temporary`](Self::is_temporary) tells.
+    /// Marks the error as temporary: a retry may help. [`is_temporary`](Self::is_temporary) reports it.
     #[must_use]
     pub fn temporary(self) -> Self {
         self.edit(|inner| inner.temporary = true)

@@ -12,9 +12,9 @@ pub(super) struct Unread<R: Remote + Clone> {
 }
 
 impl<R: Remote + Clone> Unread<R> {
-    /// The guard of a command whose input has this length, and which these arguments kill.
-    pub(super) fn new(remote: &R, kill: Vec<String>, length: usize) -> Self {
-        let kill = (length > PIPE).then(|| Command::new(kill).deadline(KILL));
+    /// The guard of a command whose input has this length, and which the arguments `kill` end.
+    pub(super) fn new(remote: &R, kill: impl FnOnce() -> Vec<String>, length: usize) -> Self {
+        let kill = (length > PIPE).then(|| Command::new(kill()).deadline(KILL));
         Self { remote: remote.clone(), kill }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The age of an unfinished file from which nobody finishes it any more.
+/// The age from which an unfinished file counts as abandoned.
 pub(crate) const ABANDONED: Duration = Duration::from_secs(3600);
 /// Allows for clocks that differ, and for a keeper that checks a little later.
 pub(crate) const CLOCK_MARGIN: Duration = Duration::from_secs(60);

@@ -118,7 +118,7 @@ impl<E: Exec> ExecRemote<E> {
         let ended = async {
             let started = self.start(&courier.argv(argv, input.len(), given_up), deadline).await;
             let mut streams = started.map_err(|error| self.failed(error, ErrorKind::Bootstrap, &what()))?;
-            let unread = Unread::new(self, courier.kill(), unread);
+            let unread = Unread::new(self, || courier.kill(), unread);
             match courier.attend(&mut streams, &head, input, &mut out, &mut err).await {
                 Told::Ended(status) => {
                     unread.ended();

@@ -233,7 +233,7 @@ async fn a_program_that_stays_after_its_streams_is_killed() {
     let count = streams.stdout.read(&mut said).await.unwrap();
     let pid = std::str::from_utf8(&said[..count]).unwrap().to_owned();
     drop(streams);
-    // The clock goes on by itself while nothing else is to be done.
+    // Tokio advances a paused clock when every task waits.
     tokio::time::pause();
     tokio::time::sleep(2 * GRACE).await;
     tokio::time::resume();

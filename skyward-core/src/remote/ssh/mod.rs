@@ -120,7 +120,7 @@ impl Ssh {
         let program = Program::new(&command.argv, env, &command.stdin)
             .map_err(|why| Error::new(ErrorKind::Bootstrap, format!("cannot run `{name}` on {host}: {why}")))?;
         let (mut out, mut err) = (Lines::new(on_line), Lines::new(on_line));
-        let unread = Unread::new(self, courier.kill(), command.stdin.len());
+        let unread = Unread::new(self, || courier.kill(), command.stdin.len());
         let ran = self.0.run(&program, deadline, begun, &mut out, &mut err).await;
         // None: its deadline has passed.
         if !matches!(ran, None | Some(Ok(Ended::Lost(_) | Ended::Unanswered))) {
