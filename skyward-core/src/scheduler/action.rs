@@ -35,8 +35,6 @@ pub enum Action {
         rank: Rank,
         /// Which call.
         task: TaskId,
-        /// Which try.
-        attempt: Attempt,
         /// The task within which the worker's main thread waits and runs the call. `None`: another
         /// thread of the worker runs the call.
         within: Option<TaskId>,

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::task::TaskState;
 use super::{Action, Scheduler, TaskData};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::TaskId;
+use crate::ids::{Attempt, TaskId};
 use crate::payload::{Target, TaskOptions};
 
 impl Scheduler {
@@ -74,6 +74,11 @@ impl Scheduler {
     /// How many callers a task has above it: 0 for a task that no other task has called.
     pub fn depth(&self, id: TaskId) -> u32 {
         self.tasks.get(&id).map_or(0, TaskState::depth)
+    }
+
+    /// The try of a task that runs, or the next try.
+    pub fn attempt(&self, id: TaskId) -> Attempt {
+        self.tasks.get(&id).map_or(Attempt(1), |task| task.tries.attempt)
     }
 
     /// A task waits again, in front of tasks that came after it. A call ends instead when its

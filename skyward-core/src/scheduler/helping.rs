@@ -119,7 +119,6 @@ impl Scheduler {
     pub(super) fn give(&mut self, now: Instant, rank: Rank, id: TaskId, aside: bool) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         task.place = Place::Helped(rank);
-        let attempt = task.tries.attempt;
         let worker = &mut self.workers[rank.0 as usize];
         let within = worker.innermost().filter(|_| !aside);
         if aside {
@@ -127,7 +126,7 @@ impl Scheduler {
         } else {
             worker.frames.push(id)
         }
-        self.actions.push(Action::Help { rank, task: id, attempt, within });
+        self.actions.push(Action::Help { rank, task: id, within });
         self.started(now, rank, id);
         self.refresh(rank);
     }

@@ -41,7 +41,7 @@ impl Cleanup {
 async fn end_agents(shared: &Arc<Shared>, nodes: &[Arc<Node>], deadline: Duration) {
     let (generation, layout) = {
         let state = shared.lock();
-        (state.generation, state.scheduler.layout())
+        (state.rendezvous.generation(), state.scheduler.layout())
     };
     let grace = shared.limits.grace.min(deadline / 4);
     join_all(nodes.iter().map(|node| async move {

@@ -55,7 +55,7 @@ impl Serving {
     pub(crate) fn vacate(&mut self, node: NodeIndex) {
         self.shared.act(|state, _| state.scheduler.retire(node));
         let Some(there) = self.node(node) else { return self.on_stopped(node, Ok(())) };
-        let (shared, generation) = (Arc::clone(&self.shared), self.shared.lock().generation);
+        let (shared, generation) = (Arc::clone(&self.shared), self.shared.lock().rendezvous.generation());
         let layout = self.layout();
         let stop = async move { stop(&shared, &there, generation, layout).await };
         self.jobs.begin(Job::Stop(node), stop, move |serving, stopped| serving.on_stopped(node, stopped));
@@ -113,7 +113,7 @@ impl Serving {
             self.notices(|notices| notices.forget(&there.machine.id));
         }
         let (shared, cleanup) = (Arc::clone(&self.shared), self.cleanup.clone());
-        let (generation, layout) = (shared.lock().generation, self.layout());
+        let (generation, layout) = (shared.lock().rendezvous.generation(), self.layout());
         let dismiss = async move { dismiss(&shared, &cleanup, machine, node, there, generation, layout).await };
         self.jobs.begin(Job::Dismiss(machine), dismiss, move |serving, gone| serving.on_dismissed(machine, gone));
     }

@@ -136,7 +136,7 @@ impl Driver {
     async fn close(&self, error: &Error) -> Option<Instant> {
         self.shared
             .act_in_slices(|state, _| {
-                state.over = Some(error.clone());
+                state.life.fail(error);
                 state.scheduler.close(error.clone());
             })
             .await;

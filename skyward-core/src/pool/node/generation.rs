@@ -111,10 +111,10 @@ impl World {
     ) -> std::result::Result<(), NotStarted> {
         let deadline = Instant::now() + shared.limits.hooks;
         shared.emit(PoolEvent::GenerationStarting { generation, workers: ranks.len() as u32 });
-        let known = shared.lock().rendezvous.filter(|(of, _)| *of == generation);
+        let known = shared.lock().rendezvous.port(generation);
         let port = match known {
             // A worker that is restarted meets the others at their port.
-            Some((_, port)) => port,
+            Some(port) => port,
             None => {
                 let head = nodes.iter().find(|node| node.index == NodeIndex(0));
                 let head = head.ok_or_else(|| Error::new(ErrorKind::Start, "the pool has no head node"));
@@ -129,8 +129,7 @@ impl World {
         };
         {
             let mut state = shared.lock();
-            state.generation = generation;
-            state.rendezvous = Some((generation, port));
+            state.rendezvous.begin(generation, port);
             for rank in ranks {
                 if let Some(slot) = state.workers.get_mut(rank.0 as usize) {
                     *slot = slot.replaced(generation, shared.limits.max_frame_bytes);

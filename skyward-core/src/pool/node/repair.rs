@@ -136,8 +136,7 @@ pub(crate) async fn replace(
     let made = match made {
         Ok(made) => {
             if let Some(port) = made.port {
-                let mut state = shared.lock();
-                state.rendezvous = Some((state.generation, port));
+                shared.lock().rendezvous.move_to(port);
             }
             Ok(made)
         }
@@ -197,7 +196,7 @@ pub(crate) async fn start(
     workers: Workers,
 ) -> std::result::Result<(), NotStarted> {
     let layout = world.cluster.layout();
-    let generation = shared.lock().generation;
+    let generation = shared.lock().rendezvous.generation();
     match workers {
         Workers::World => {
             let stopped = stop(&shared, &nodes, layout.all_workers()).await;
@@ -270,7 +269,7 @@ async fn reach_first(
 /// Stops workers of these nodes at once, without a grace period. A node that cannot be reached
 /// does not keep the others from being asked. Returns the first error.
 pub(crate) async fn stop(shared: &Shared, nodes: &[Arc<Node>], workers: Vec<u32>) -> Result<()> {
-    let generation = shared.lock().generation;
+    let generation = shared.lock().rendezvous.generation();
     let deadline = shared.limits.grace + STOP_MARGIN;
     let stops = nodes.iter().map(|node| node.agent.stop(generation, workers.clone(), Duration::ZERO, deadline));
     join_all(stops).await.into_iter().collect()

@@ -84,7 +84,7 @@ impl Shared {
             }
             state.scheduler.retire(node.index);
             if let Some(port) = node.port {
-                state.rendezvous = Some((state.generation, port));
+                state.rendezvous.move_to(port);
             }
         });
         self.set_node(node);

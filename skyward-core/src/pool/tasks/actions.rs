@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::after::After;
 use super::effect::Effect;
+use super::entries::Begun;
 use super::shared::Shared;
 use super::state::State;
 use super::task::{Entry, Reply};
@@ -39,36 +40,24 @@ impl Shared {
             Action::Started { rank, task, attempt } => state.start(now, rank, task, attempt),
             Action::Finish { task, outcome } => {
                 state.conclude_calls(task);
-                let Some(mut entry) = state.tasks.remove(&task) else { return };
-                let has_begun = entry.began.is_some();
-                state.running -= usize::from(has_begun);
+                let Some(mut entry) = state.tasks.remove(now, task) else { return };
                 let ran = entry.ran.unwrap_or_default();
-                state.effects.extend(entry.end_try(now));
+                state.effects.extend(entry.tried(now));
                 let unread = entry.unread.take();
-                if let Reply::Caller(caller, root) = entry.reply {
-                    state.calls.ended(now, root, has_begun);
+                if let Reply::Caller(caller, _) = entry.reply {
                     state.answer(caller, &outcome, ran, after);
                 }
                 state.emit_after(now, unread, Effect::Finished { task, entry, outcome });
             }
             Action::Retried { task, attempt, error } => {
                 state.conclude_calls(task);
-                let Some(entry) = state.tasks.get_mut(&task) else { return };
-                if entry.began.is_some() {
-                    state.running -= 1;
-                    if let Some(root) = entry.root() {
-                        state.calls.stopped(now, root);
-                    }
-                }
-                let tried = entry.end_try(now);
-                entry.since = now;
-                entry.unread = None;
-                entry.attempt = attempt;
-                let spans = entry.spans.clone();
+                let Some(entry) = state.tasks.get(task) else { return };
+                let (tried, spans) = (entry.tried(now), entry.spans.clone());
+                state.tasks.again(now, task);
                 state.effects.extend(tried);
                 state.effects.push(Effect::Retried { task, attempt, error, spans });
             }
-            Action::Help { rank, task, attempt, within } => state.help(now, (rank, task), attempt, within, after),
+            Action::Help { rank, task, within } => state.help(now, (rank, task), within, after),
             Action::Cancel { rank, task, interrupt } => {
                 if state.cancel_help(rank, task, after) {
                     return;
@@ -86,7 +75,7 @@ impl Shared {
             Action::Inspect { rank, task } => {
                 let waits_for_reader = state
                     .tasks
-                    .get(&task)
+                    .get(task)
                     .and_then(|entry| entry.items.as_ref())
                     .is_some_and(|items| items.capacity() == 0);
                 if waits_for_reader {
@@ -98,7 +87,7 @@ impl Shared {
             }
             Action::Stalled { tasks, silent, stacks } => {
                 // If no task of the gang has a caller that waits, the gang is already being ended.
-                let waited = tasks.into_iter().find_map(|task| Some((task, state.tasks.get(&task)?)));
+                let waited = tasks.into_iter().find_map(|task| Some((task, state.tasks.get(task)?)));
                 let Some((task, entry)) = waited else { return };
                 let source = Arc::clone(&entry.task.source);
                 state.effects.push(Effect::Stalled { task, source, silent, stacks });
@@ -117,19 +106,18 @@ impl Shared {
 
 impl State {
     fn send(&mut self, now: Instant, rank: Rank, task: TaskId, after: &mut After) {
-        let depth = self.scheduler.depth(task);
-        let (Some(entry), Some(slot)) = (self.tasks.get_mut(&task), self.workers.get_mut(rank.0 as usize)) else {
+        let (Some(entry), Some(slot)) = (self.tasks.get_mut(task), self.workers.get_mut(rank.0 as usize)) else {
             return;
         };
         entry.next_item = 0;
-        let (bytes, link) = (&mut self.bytes.0, slot.connection.link());
+        let (effects, link) = (&mut self.effects, slot.connection.link());
         let mut push = |(head, body): Outgoing| {
             let Some(link) = link else { return };
-            *bytes += body.len();
+            effects.sent(body.len());
             // A message that does not go out over this connection goes out over the next.
             let _ = link.push(&head, body);
         };
-        let sent = slot.session.run(task, entry.call(depth), link.is_some().then_some(&mut push));
+        let sent = slot.session.run(task, entry.call(task, &self.scheduler), link.is_some().then_some(&mut push));
         after.flush.extend(link.cloned());
         if let Err(error) = sent {
             self.scheduler.on_returned(now, rank, task, Err(error), 0);
@@ -137,30 +125,22 @@ impl State {
     }
 
     fn start(&mut self, now: Instant, rank: Rank, task: TaskId, attempt: Attempt) {
-        let Some(entry) = self.tasks.get_mut(&task) else { return };
-        let root = entry.root();
-        if root.is_some() && self.scheduler.runner(task) != Some(rank) {
+        let Some(entry) = self.tasks.get(task) else { return };
+        if entry.root().is_some() && self.scheduler.runner(task) != Some(rank) {
             // The worker could not be asked to help after all, and the call waits again.
             return;
         }
         let node = self.scheduler.node_of(rank);
-        let waited = now.saturating_duration_since(entry.since);
-        let first = entry.began.replace(now).is_none();
-        if first {
-            self.running += 1;
-            if let Some(root) = root {
-                self.calls.began(now, root);
-            }
-        }
         let spans = entry.spans.clone();
+        let Some(Begun { waited, first }) = self.tasks.begin(now, task) else { return };
         self.effects.push(Effect::Began { task, attempt, node, rank, waited, spans, first });
     }
 }
 
 impl Entry {
-    /// Ends a try at a task, if a worker had begun the task.
-    fn end_try(&mut self, now: Instant) -> Option<Effect> {
-        let (began, ran) = (self.began.take()?, self.ran.take()?);
+    /// The report of a try that is over, if its payload has run.
+    fn tried(&self, now: Instant) -> Option<Effect> {
+        let (began, ran) = (self.began?, self.ran?);
         let took = now.saturating_duration_since(began);
         Some(Effect::Tried { took, ran, spans: self.spans.clone() })
     }

@@ -16,7 +16,7 @@ pub(crate) type Root = (TaskId, Attempt);
 pub(crate) struct CallCounts {
     /// One tree for each root that runs and has made calls, so there are no more trees than
     /// workers.
-    trees: BTreeMap<Root, Tree>,
+    trees: BTreeMap<TaskId, Tree>,
     /// When the changed trees are reported next.
     due: Option<Instant>,
     /// Calls that no worker has begun, and calls that workers run. Both include calls whose root's
@@ -26,8 +26,10 @@ pub(crate) struct CallCounts {
 }
 
 /// The calls below one root.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Tree {
+    /// The try of the root.
+    attempt: Attempt,
     done: usize,
     running: usize,
     waiting: usize,
@@ -49,7 +51,11 @@ impl CallCounts {
     /// A call was made.
     pub(crate) fn made(&mut self, now: Instant, root: Root) {
         self.waiting += 1;
-        self.trees.entry(root).or_default();
+        let (task, attempt) = root;
+        let tree = self.trees.entry(task).or_insert(Tree::of(attempt));
+        if tree.attempt < attempt {
+            *tree = Tree::of(attempt);
+        }
         self.change(now, root, |tree| tree.waiting += 1);
     }
 
@@ -84,19 +90,13 @@ impl CallCounts {
 
     /// Ends a try of a task that Rust has submitted, and with it all calls below it. Returns the
     /// last report, if it differs from the one before.
-    pub(crate) fn conclude(&mut self, root: Root) -> Option<PoolEvent> {
-        let mut tree = self.trees.remove(&root)?;
+    pub(crate) fn conclude(&mut self, task: TaskId) -> Option<PoolEvent> {
+        let tree = self.trees.remove(&task)?;
         let open = tree.running + tree.waiting;
         if !tree.changed && open == 0 {
             return None;
         }
-        tree = Tree { done: tree.done + open, ..Tree::default() };
-        Some(tree.report(root))
-    }
-
-    /// Whether no task has calls below it.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.trees.is_empty()
+        Some(Tree { done: tree.done + open, ..Tree::of(tree.attempt) }.report(task))
     }
 
     /// When [`take_due`](Self::take_due) has reports to return.
@@ -110,12 +110,12 @@ impl CallCounts {
             return Vec::new();
         }
         let changed = self.trees.iter_mut().filter(|(_, tree)| tree.changed);
-        changed.map(|(root, tree)| tree.report(*root)).collect()
+        changed.map(|(task, tree)| tree.report(*task)).collect()
     }
 
     /// Changes the tree of a root whose try is not over.
-    fn change(&mut self, now: Instant, root: Root, change: impl FnOnce(&mut Tree)) {
-        let Some(tree) = self.trees.get_mut(&root) else { return };
+    fn change(&mut self, now: Instant, (task, attempt): Root, change: impl FnOnce(&mut Tree)) {
+        let Some(tree) = self.trees.get_mut(&task).filter(|tree| tree.attempt == attempt) else { return };
         change(tree);
         tree.changed = true;
         self.due.get_or_insert(now + REPORT_DELAY);
@@ -123,7 +123,11 @@ impl CallCounts {
 }
 
 impl Tree {
-    fn report(&mut self, (task, _): Root) -> PoolEvent {
+    fn of(attempt: Attempt) -> Self {
+        Self { attempt, done: 0, running: 0, waiting: 0, changed: false }
+    }
+
+    fn report(&mut self, task: TaskId) -> PoolEvent {
         self.changed = false;
         PoolEvent::Calls { task, done: self.done, running: self.running, waiting: self.waiting }
     }
@@ -178,11 +182,11 @@ mod tests {
             counts.made(now, root);
             counts.began(now, root);
         }
-        assert_eq!(counts_of(&counts.conclude(ROOT).unwrap()), (1, 2, 0, 0));
+        assert_eq!(counts_of(&counts.conclude(ROOT.0).unwrap()), (1, 2, 0, 0));
         counts.ended(now, other, true);
         counts.ended(now, other, false);
         assert_eq!(due(&mut counts, now + REPORT_DELAY), [(2, 2, 0, 0)]);
-        assert!(counts.conclude(other).is_none() && counts.conclude(ROOT).is_none());
+        assert!(counts.conclude(other.0).is_none() && counts.conclude(ROOT.0).is_none());
     }
 
     #[test]
@@ -190,7 +194,7 @@ mod tests {
         let (mut counts, now) = (CallCounts::default(), Instant::now());
         counts.made(now, ROOT);
         counts.began(now, ROOT);
-        assert!(counts.conclude(ROOT).is_some());
+        assert!(counts.conclude(ROOT.0).is_some());
         let again = (ROOT.0, Attempt(2));
         counts.made(now, again);
         counts.ended(now, ROOT, true);

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::effect::Effect;
+use super::effect::{Effect, Numbers};
 use super::poison::Content;
 use super::shared::Shared;
 use super::task::{Entry, Reply};
@@ -65,7 +65,7 @@ impl Shared {
                 self.metrics.sent(sent);
                 self.metrics.received(received);
             }
-            Effect::Tasks { queued, running, calls_waiting, calls_running } => {
+            Effect::Tasks(Numbers { queued, running, calls_waiting, calls_running }) => {
                 self.metrics.tasks(queued, running);
                 self.metrics.calls(calls_waiting, calls_running);
             }

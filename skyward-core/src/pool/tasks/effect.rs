@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::time::Duration;
+use std::vec::Drain;
 
 use super::spans::Spans;
 use super::task::Entry;
@@ -9,6 +10,27 @@ use crate::error::{Error, RankStacks};
 use crate::event::PoolEvent;
 use crate::ids::{Attempt, NodeIndex, Rank, TaskId};
 use crate::payload::{Outcome, Source};
+use crate::pool::metrics::Metrics;
+
+/// The effects of a change, in order.
+#[derive(Default)]
+pub(crate) struct Effects {
+    waiting: Vec<Effect>,
+    /// Bytes that were sent to workers and received from workers since the last report of them.
+    sent: usize,
+    received: usize,
+    /// The numbers of the last report.
+    counted: Numbers,
+}
+
+/// How many tasks wait and run, and how many of them are calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    pub(super) queued: usize,
+    pub(super) running: usize,
+    pub(super) calls_waiting: usize,
+    pub(super) calls_running: usize,
+}
 
 /// An effect to deliver, once the state is unlocked.
 pub(crate) enum Effect {
@@ -54,13 +76,7 @@ pub(crate) enum Effect {
         sent: usize,
         received: usize,
     },
-    /// How many tasks wait and run, and how many of them are calls.
-    Tasks {
-        queued: usize,
-        running: usize,
-        calls_waiting: usize,
-        calls_running: usize,
-    },
+    Tasks(Numbers),
     /// A gang makes no progress, but is not ended.
     Stalled {
         task: TaskId,
@@ -78,4 +94,46 @@ pub(crate) enum Effect {
     },
     /// The output of tasks of this rank did not arrive in time.
     OutputLate(Rank),
+}
+
+impl Effects {
+    pub(super) fn push(&mut self, effect: Effect) {
+        self.waiting.push(effect);
+    }
+
+    pub(super) fn event(&mut self, event: PoolEvent) {
+        self.push(Effect::Event(event));
+    }
+
+    /// Bytes were sent to a worker.
+    pub(super) fn sent(&mut self, bytes: usize) {
+        self.sent += bytes;
+    }
+
+    /// Bytes were received from a worker.
+    pub(super) fn received(&mut self, bytes: usize) {
+        self.received += bytes;
+    }
+
+    /// Takes all effects; where metrics are recorded, with a report of the numbers if they have
+    /// changed.
+    pub(super) fn drain(&mut self, numbers: impl FnOnce() -> Numbers) -> Drain<'_, Effect> {
+        if Metrics::RECORDED {
+            let (sent, received) = (std::mem::take(&mut self.sent), std::mem::take(&mut self.received));
+            if sent + received > 0 {
+                self.push(Effect::Bytes { sent, received });
+            }
+            let counted = numbers();
+            if std::mem::replace(&mut self.counted, counted) != counted {
+                self.push(Effect::Tasks(counted));
+            }
+        }
+        self.waiting.drain(..)
+    }
+}
+
+impl Extend<Effect> for Effects {
+    fn extend<T: IntoIterator<Item = Effect>>(&mut self, effects: T) {
+        self.waiting.extend(effects);
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
+use std::vec::Drain;
 
 use super::timing::OUTPUT_SILENCE;
 use crate::ids::{Generation, Rank};
@@ -20,7 +21,7 @@ pub(crate) struct Unread {
 pub(crate) struct Held<T> {
     ranks: BTreeMap<Rank, Queue<T>>,
     due: BTreeSet<(Instant, Rank)>,
-    pub(super) ready: Vec<T>,
+    ready: Vec<T>,
     /// No more output will arrive, so nothing waits.
     over: bool,
 }
@@ -83,6 +84,11 @@ impl<T> Held<T> {
         }
     }
 
+    /// Takes the items that do not wait any more, in order.
+    pub(super) fn take_ready(&mut self) -> Drain<'_, T> {
+        self.ready.drain(..)
+    }
+
     /// When the wait for some worker is over.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(due, _)| *due)
@@ -108,7 +114,7 @@ mod tests {
     }
 
     fn ready(held: &mut Held<&'static str>) -> Vec<&'static str> {
-        std::mem::take(&mut held.ready)
+        held.take_ready().collect()
     }
 
     #[test]

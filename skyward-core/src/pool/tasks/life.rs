@@ -1,59 +1,84 @@
-//! The phase of a pool and how the pool ended: one value, which does not depend on the driver.
+//! The phase of a pool, why it failed and how it ended: one value, which does not depend on the
+//! driver.
 
 use crate::compute::PoolPhase;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The phase of a pool. `status`, `events`, `shutdown` and refused submissions read it; the driver
+/// The life of a pool. `status`, `events`, `shutdown` and refused submissions read it; the driver
 /// and its supervisor write it.
 #[derive(Debug)]
-pub(crate) enum Life {
+pub(crate) struct Life {
+    stage: Stage,
+    /// Why the pool ends, or has ended, although nobody has shut it down.
+    failure: Option<Error>,
+}
+
+#[derive(Debug)]
+enum Stage {
     /// A driver runs the pool.
     Driven(PoolPhase),
-    /// The driver was lost for this reason, and what it started is being ended.
-    Adrift(Error),
-    /// The pool has ended.
-    Ended {
-        /// Whether everything that was started is confirmed gone.
-        gone: Result<()>,
-        /// Why the driver was lost, if it was.
-        lost: Option<Error>,
-    },
+    /// The driver was lost, and what it started is being ended.
+    Adrift,
+    /// The pool has ended: whether everything that was started is confirmed gone.
+    Ended(Result<()>),
 }
 
 impl Life {
     pub(crate) fn phase(&self) -> PoolPhase {
-        match self {
-            Self::Driven(phase) => *phase,
-            Self::Adrift(_) => PoolPhase::Failed,
-            Self::Ended { .. } => PoolPhase::Closed,
+        match self.stage {
+            Stage::Driven(phase) => phase,
+            Stage::Adrift => PoolPhase::Failed,
+            Stage::Ended(_) => PoolPhase::Closed,
         }
+    }
+
+    pub(crate) fn is_driven(&self) -> bool {
+        matches!(self.stage, Stage::Driven(_))
+    }
+
+    /// Why the pool ends, or has ended, although nobody has shut it down.
+    pub(crate) fn failure(&self) -> Option<&Error> {
+        self.failure.as_ref()
     }
 
     /// Why a pool that is not ready takes no tasks.
     pub(crate) fn refusal(&self) -> Error {
-        self.loss().cloned().unwrap_or_else(closed)
-    }
-
-    /// Why the driver was lost, if it was.
-    pub(super) fn loss(&self) -> Option<&Error> {
-        match self {
-            Self::Adrift(error) | Self::Ended { lost: Some(error), .. } => Some(error),
-            Self::Driven(_) | Self::Ended { lost: None, .. } => None,
-        }
+        self.failure.clone().unwrap_or_else(closed)
     }
 
     /// How the pool ended, if it has ended.
     pub(super) fn end(&self) -> Option<Result<()>> {
-        match self {
-            Self::Ended { gone, .. } => Some(gone.clone()),
-            Self::Driven(_) | Self::Adrift(_) => None,
+        match &self.stage {
+            Stage::Ended(gone) => Some(gone.clone()),
+            Stage::Driven(_) | Stage::Adrift => None,
         }
+    }
+
+    /// The pool ends for this reason. Later failures are consequences of the first.
+    pub(crate) fn fail(&mut self, error: &Error) {
+        self.failure.get_or_insert_with(|| error.clone());
+    }
+
+    /// The driver begins a phase.
+    pub(super) fn enter(&mut self, phase: PoolPhase) {
+        self.stage = Stage::Driven(phase);
+    }
+
+    /// The driver is lost for this reason.
+    pub(super) fn lose_driver(&mut self, error: &Error) {
+        self.fail(error);
+        self.stage = Stage::Adrift;
+    }
+
+    /// The pool has ended with this result.
+    pub(super) fn conclude(&mut self, gone: Result<()>) {
+        self.stage = Stage::Ended(gone);
     }
 }
 
 impl Default for Life {
     fn default() -> Self {
-        Self::Driven(PoolPhase::Starting)
+        Self { stage: Stage::Driven(PoolPhase::Starting), failure: None }
     }
 }
 

@@ -25,7 +25,7 @@ use super::task::{Entry, Reply};
 use super::worker::WorkerSlot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
-use crate::ids::{Attempt, Generation, Rank, TaskId};
+use crate::ids::{Generation, Rank, TaskId};
 use crate::payload::{Outcome, Task, TaskOptions, Value, value};
 use crate::pool::metrics::Metrics;
 use crate::worker::calls::{CallFrame, CallOptions, FromCaller, ToCaller};
@@ -103,7 +103,7 @@ impl Shared {
             FromCaller::Refuse { help, .. } => {
                 let refused = state.calls_of(rank, generation).and_then(|calls| calls.helps.remove(&help));
                 if let Some(id) = refused {
-                    state.take_back(now, id);
+                    state.tasks.take_back(now, id);
                     state.scheduler.on_refused(now, rank, id);
                 }
             }
@@ -140,8 +140,8 @@ impl Shared {
     ) -> Result<()> {
         let ended = || Error::new(ErrorKind::Cancelled, "the task that made the call has ended");
         let parent = state.caller_task(caller.rank, caller.generation, frame).ok_or_else(ended)?;
-        let above = state.tasks.get(&parent).ok_or_else(ended)?;
-        let root = above.root().unwrap_or((parent, above.attempt));
+        let above = state.tasks.get(parent).ok_or_else(ended)?;
+        let root = above.root().unwrap_or_else(|| (parent, state.scheduler.attempt(parent)));
         state.may_submit()?;
         if self.is_mixed {
             let what = "payloads make no calls in a pool whose nodes may have different environments";
@@ -165,13 +165,8 @@ impl Shared {
         };
         let options = task.options;
         let id = TaskId(self.next_task.fetch_add(1, Ordering::Relaxed));
-        let entry = Entry::new(task, Reply::Caller(caller, root), now);
-        state.tasks.insert(id, entry);
-        if let Err(error) = state.scheduler.submit_call(now, id, parent, options, help) {
-            state.tasks.remove(&id);
-            return Err(error);
-        }
-        state.calls.made(now, root);
+        state.scheduler.submit_call(now, id, parent, options, help)?;
+        state.tasks.add(now, id, Entry::new(task, Reply::Caller(caller, root), now));
         if let Some(calls) = state.calls_of(caller.rank, caller.generation) {
             calls.made.insert(caller.call, id);
         }
@@ -189,15 +184,14 @@ impl Shared {
         outcome: Outcome,
     ) {
         let Some(id) = state.calls_of(rank, generation).and_then(|calls| calls.helps.remove(&help)) else { return };
-        if let Some(entry) = state.tasks.get_mut(&id) {
+        if let Some(entry) = state.tasks.get_mut(id) {
             entry.ran = Some(Duration::from_micros(micros));
             if Metrics::RECORDED {
-                state
-                    .effects
-                    .push(Effect::Answered { micros, bytes: outcome.as_ref().map_or(0, |value| value.bytes.len()) });
+                let bytes = outcome.as_ref().map_or(0, |value| value.bytes.len());
+                state.effects.push(Effect::Answered { micros, bytes });
             }
             if outcome.is_ok() && self.events.has_readers() {
-                state.effects.push(Effect::Event(PoolEvent::TaskFinished { task: id, rank, micros }));
+                state.effects.event(PoolEvent::TaskFinished { task: id, rank, micros });
             }
         }
         state.scheduler.on_helped(now, rank, id, outcome, micros);
@@ -228,20 +222,18 @@ impl State {
         &mut self,
         now: Instant,
         (rank, task): (Rank, TaskId),
-        attempt: Attempt,
         within: Option<TaskId>,
         after: &mut After,
     ) {
         let root = self.scheduler.root_on(rank, task);
-        let Some(entry) = self.tasks.get_mut(&task) else { return };
-        entry.attempt = attempt;
+        let Some(entry) = self.tasks.get(task) else { return };
         let (depth, body) = (self.scheduler.depth(task), entry.task.args.clone());
         let Some(slot) = self.workers.get_mut(rank.0 as usize) else { return };
         let run = root.and_then(|root| slot.session.run_of(root));
         let (Some(run), Some(calls)) = (run, slot.calls_mut()) else {
             return self.scheduler.on_refused(now, rank, task);
         };
-        self.bytes.0 += body.len();
+        self.effects.sent(body.len());
         calls.help += 1;
         let help = calls.help;
         let frame = within.and_then(|within| calls.help_of(within)).unwrap_or_default();

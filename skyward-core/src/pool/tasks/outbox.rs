@@ -16,9 +16,9 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// Takes over reports. Called while the state is locked, so that their order is the order in
     /// which things happened.
-    pub(crate) fn put(&self, effects: &mut Vec<Effect>) {
-        if !effects.is_empty() {
-            self.waiting().extend(effects.drain(..));
+    pub(crate) fn put(&self, effects: impl ExactSizeIterator<Item = Effect>) {
+        if effects.len() > 0 {
+            self.waiting().extend(effects);
         }
     }
 

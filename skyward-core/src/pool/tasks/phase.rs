@@ -14,14 +14,14 @@ use crate::pool::foreign::foreign;
 impl Shared {
     /// The driver begins a phase.
     pub(crate) fn enter(&self, phase: PoolPhase) {
-        self.live(Life::Driven(phase));
+        self.live(|life| life.enter(phase));
     }
 
     /// The pool has failed for this reason: it takes no tasks any more, and its driver ends it when
     /// no task runs.
     pub(crate) fn on_failed(&self, error: &Error) {
         tracing::error!(pool = %self.pool, error = error.summary(), "the pool has failed, and ends");
-        self.lock().over = Some(error.clone());
+        self.lock().life.fail(error);
         self.emit(PoolEvent::Failed { error: error.clone() });
         self.enter(PoolPhase::Failed);
     }
@@ -34,7 +34,7 @@ impl Shared {
             tracing::error!(pool = %self.pool, error = error.summary(), "the pool's driver has failed; the pool ends its machines");
         });
         self.emit(PoolEvent::Failed { error: error.clone() });
-        self.live(Life::Adrift(error.clone()));
+        self.live(|life| life.lose_driver(&error));
         self.close_queue();
         // The panic may have left inconsistent tables.
         let failed = catch_unwind(AssertUnwindSafe(|| {
@@ -63,11 +63,7 @@ impl Shared {
     /// cannot happen any more, continue.
     pub(crate) fn conclude(&self, gone: Result<()>) {
         self.close_queue();
-        let lost = match &self.lock().life {
-            Life::Adrift(error) => Some(error.clone()),
-            Life::Driven(_) | Life::Ended { .. } => None,
-        };
-        self.live(Life::Ended { gone, lost });
+        self.live(|life| life.conclude(gone));
     }
 
     /// Waits for the pool's end.
@@ -81,18 +77,20 @@ impl Shared {
 
     /// The error with which the pool refuses new tasks.
     pub(crate) fn refusal(&self) -> Error {
-        self.lock().refusal()
+        self.lock().life.refusal()
     }
 
     /// Changes the pool's life, and reports each phase once.
-    fn live(&self, life: Life) {
-        let after = life.phase();
-        let before = {
+    fn live(&self, change: impl FnOnce(&mut Life)) {
+        let (before, after) = {
             let mut state = self.lock();
+            let before = state.life.phase();
+            change(&mut state.life);
+            let after = state.life.phase();
             if after == PoolPhase::Closed {
                 state.nodes.clear();
             }
-            std::mem::replace(&mut state.life, life).phase()
+            (before, after)
         };
         self.waiters.wake();
         match after {

@@ -129,16 +129,16 @@ impl Shared {
             // Before the runs, which may call as many workers.
             let (head, body) = self.size(state).encode()?;
             link.push(&head, body)?;
-            let State { workers, tasks, bytes, scheduler, .. } = state;
+            let State { workers, tasks, effects, scheduler, .. } = state;
             let slot = workers.get_mut(rank.0 as usize).filter(|slot| slot.generation() == generation);
             let ended = || Error::new(ErrorKind::Io, format!("the worker of rank {rank} has ended"));
             let slot = slot.filter(|slot| !slot.process.has_ended()).ok_or_else(ended)?;
             let mut pushed = Ok(());
             let send = |(head, body): Outgoing| {
-                bytes.0 += body.len();
+                effects.sent(body.len());
                 pushed = std::mem::replace(&mut pushed, Ok(())).and_then(|()| link.push(&head, body));
             };
-            let call = |task| tasks.get(&task).map(|entry| entry.call(scheduler.depth(task)));
+            let call = |task| tasks.get(task).map(|entry| entry.call(task, scheduler));
             let unsent = slot.session.on_connected(received, call, send);
             let connection = slot.connection.open(link.clone());
             for (task, error) in unsent {
@@ -301,7 +301,7 @@ impl Shared {
         index: u64,
         value: bytes::Bytes,
     ) -> Result<()> {
-        let Some(entry) = state.tasks.get_mut(&id) else { return Ok(()) };
+        let Some(entry) = state.tasks.get_mut(id) else { return Ok(()) };
         let Some(items) = entry.items.as_ref().filter(|_| index >= entry.next_item) else { return Ok(()) };
         let length = value.len();
         // A caller that is gone cancels the task.
@@ -315,7 +315,7 @@ impl Shared {
             return Err(Error::new(ErrorKind::Protocol, what));
         }
         entry.next_item += 1;
-        state.bytes.1 += length;
+        state.effects.received(length);
         state.scheduler.on_progress(now, rank);
         Ok(())
     }
@@ -328,7 +328,7 @@ impl Shared {
         let task = state.workers.get(rank.0 as usize).and_then(|slot| slot.session.task(run));
         let Some(task) = task.filter(|id| state.scheduler.has(rank, *id)) else { return };
         for Warning { message, hint } in warnings {
-            state.effects.push(Effect::Event(PoolEvent::TaskWarned { task, rank, message, hint }));
+            state.effects.event(PoolEvent::TaskWarned { task, rank, message, hint });
         }
     }
 
@@ -348,7 +348,7 @@ impl Shared {
         let wrote = slot.output.on_task_end(id, ends);
         let unread = Unread { rank, generation: slot.generation(), ends };
         let unread = Some(unread).filter(|unread| wrote && !slot.has_emitted(unread));
-        if let Some(entry) = state.tasks.get_mut(&id) {
+        if let Some(entry) = state.tasks.get_mut(id) {
             entry.ran = Some(Duration::from_micros(end.micros));
             entry.unread = unread;
         }

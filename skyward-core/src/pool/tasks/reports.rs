@@ -6,7 +6,6 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::after::After;
-use super::effect::Effect;
 use super::shared::Shared;
 use super::state::State;
 use crate::event::PoolEvent;
@@ -33,16 +32,16 @@ impl Shared {
         }
         let generation = slot.generation();
         let task = slot.session.task(run).filter(|id| state.scheduler.has(rank, *id));
-        state.bytes.1 += value.len();
+        state.effects.received(value.len());
         // Otherwise no caller waits for the task any more.
         if task.is_some() || run == 0 {
             state.scheduler.on_progress(now, rank);
             let report = state.report(task, rank, value);
             if self.events.has_readers() {
-                state.effects.push(Effect::Event(PoolEvent::Report(report.clone())));
+                state.effects.event(PoolEvent::Report(report.clone()));
             }
             let root = task.map(|id| state.scheduler.above(id).last().unwrap_or(id));
-            let reader = root.and_then(|id| state.tasks.get(&id)?.task.reports.as_ref());
+            let reader = root.and_then(|id| state.tasks.get(id)?.task.reports.as_ref());
             if let Some(reader) = reader {
                 foreign(|| reader.send(report));
                 let shared = Arc::downgrade(self);
@@ -80,7 +79,7 @@ impl Shared {
 
 impl State {
     fn report(&self, task: Option<TaskId>, rank: Rank, value: Bytes) -> Report {
-        let attempt = task.and_then(|id| self.tasks.get(&id)).map_or(Attempt(1), |entry| entry.attempt);
+        let attempt = task.map_or(Attempt(1), |id| self.scheduler.attempt(id));
         Report::new(task, attempt, self.scheduler.node_of(rank), rank, Value::new(value, rank))
     }
 

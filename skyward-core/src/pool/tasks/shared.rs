@@ -16,7 +16,6 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 
 use super::after::After;
 use super::events::EventBuffer;
-use super::life::Life;
 use super::lock::Locked;
 use super::outbox::Outbox;
 use super::poison::Refused;
@@ -144,7 +143,7 @@ impl Shared {
     }
 
     fn is_driven(&self) -> bool {
-        matches!(self.lock().life, Life::Driven(_))
+        self.lock().life.is_driven()
     }
 
     /// Makes a change, and does a slice of the scheduler's work and of the reports. Returns whether
@@ -164,8 +163,8 @@ impl Shared {
             let timeout = state.next_timeout();
             let earlier = timeout.is_some_and(|at| state.timeout.is_none_or(|armed| at < armed));
             state.timeout = timeout;
-            state.emit_numbers();
-            self.outbox.put(&mut state.effects);
+            let State { effects, tasks, .. } = &mut *state;
+            self.outbox.put(effects.drain(|| tasks.numbers()));
             (result, more, earlier, released)
         }));
         let (result, more, earlier, released) = changed.unwrap_or_else(|panic| self.on_interrupted(panic));
@@ -219,17 +218,17 @@ impl Shared {
             }
         });
         let mut status = PoolStatus::new(self.pool.clone(), state.life.phase());
-        status.failure = state.failure().cloned();
+        status.failure = state.life.failure().cloned();
         status.workers = workers.collect();
-        status.generation = state.generation;
+        status.generation = state.rendezvous.generation();
         status.nodes = state.node_statuses().collect();
         status.waiting_for = state.waiting_for();
         status.spent = self.account().spent(clock::now());
         status.queued = state.scheduler.queued();
         status.running = status.workers.iter().filter(|worker| worker.task.is_some()).count();
         status.calls = CallsStatus {
-            waiting: state.calls.waiting(),
-            running: state.calls.running(),
+            waiting: state.tasks.numbers().calls_waiting,
+            running: state.tasks.numbers().calls_running,
             helped: status.workers.iter().map(|worker| worker.helps.len()).sum(),
         };
         status
@@ -251,7 +250,7 @@ impl Shared {
     }
 
     /// Sends the driver a command. A driver that is gone takes no commands: see
-    /// [`Life`].
+    /// [`Life`](super::life::Life).
     pub(crate) fn command(&self, command: Command) {
         let _ = self.commands.send(command);
     }

@@ -6,23 +6,21 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::after::After;
-use super::counts::CallCounts;
-use super::effect::Effect;
+use super::effect::{Effect, Effects};
+use super::entries::Entries;
 use super::held::{Held, Unread};
 use super::life::Life;
 use super::machine_ends::MachineEnds;
 use super::making::Making;
-use super::task::Entry;
+use super::rendezvous::Rendezvous;
 use super::worker::{WorkerSlot, slots_of};
 use crate::compute::{NodeStatus, PoolPhase};
-use crate::error::{Error, Result, WorkerExit};
+use crate::error::{Result, WorkerExit};
 use crate::ids::{Generation, NodeIndex, Rank, TaskId};
 use crate::pool::environment::Environment;
 use crate::pool::fleet::Fleet;
-use crate::pool::metrics::Metrics;
 use crate::provider::{Machine, Place};
 use crate::scheduler::Scheduler;
-use crate::scheduler::table::TaskTable;
 use crate::spec::Limits;
 use crate::worker::link::Sender;
 use crate::worker::message::{Awaited, Signal, ToAgent, ToWorker};
@@ -41,20 +39,12 @@ pub(crate) struct NodeRow {
 pub(crate) struct State {
     pub(crate) scheduler: Scheduler,
     pub(crate) life: Life,
-    /// Why the pool takes no tasks any more, if it ends by itself.
-    pub(crate) over: Option<Error>,
-    pub(crate) generation: Generation,
-    /// The port on the head at which the workers of a generation meet.
-    pub(crate) rendezvous: Option<(Generation, u16)>,
+    pub(crate) rendezvous: Rendezvous,
     /// The decisions about the nodes. Only the driver changes them.
     pub(crate) fleet: Fleet,
     pub(crate) nodes: Vec<NodeRow>,
     pub(crate) workers: Vec<WorkerSlot>,
-    pub(crate) tasks: TaskTable<Entry>,
-    /// The number of tasks that a worker has begun.
-    pub(crate) running: usize,
-    /// The tasks that are calls of payloads.
-    pub(crate) calls: CallCounts,
+    pub(crate) tasks: Entries,
     /// The machines that are being made ready.
     pub(crate) making: Making,
     pub(crate) machine_ends: MachineEnds,
@@ -64,11 +54,7 @@ pub(crate) struct State {
     pub(crate) written: BTreeMap<u32, (Generation, [u64; 2])>,
     pub(super) timeout: Option<Instant>,
     /// Reports to deliver after the state is unlocked.
-    pub(crate) effects: Vec<Effect>,
-    /// Bytes that were sent and received since the last report of them.
-    pub(crate) bytes: (usize, usize),
-    /// The numbers in the last report: tasks that wait, tasks that run, and the same of calls.
-    counted: [usize; 4],
+    pub(super) effects: Effects,
 }
 
 impl State {
@@ -76,23 +62,17 @@ impl State {
         Self {
             scheduler: Scheduler::new(0, 0, false, limits),
             life: Life::default(),
-            over: None,
-            generation: Generation(0),
-            rendezvous: None,
+            rendezvous: Rendezvous::default(),
             fleet: Fleet::default(),
             nodes: Vec::new(),
             workers: Vec::new(),
-            tasks: TaskTable::default(),
-            running: 0,
-            calls: CallCounts::default(),
+            tasks: Entries::default(),
             making: Making::default(),
             machine_ends: MachineEnds::default(),
             held: Held::default(),
             written: BTreeMap::new(),
             timeout: None,
-            effects: Vec::new(),
-            bytes: (0, 0),
-            counted: [0; 4],
+            effects: Effects::default(),
         }
     }
 
@@ -104,7 +84,7 @@ impl State {
     /// How far the client has read the streams that a rank's worker runs.
     pub(crate) fn streams(&self, rank: Rank) -> Vec<Awaited> {
         let Some(slot) = self.workers.get(rank.0 as usize) else { return Vec::new() };
-        let awaited = |(run, task)| Some(self.tasks.get(&task)?.items()?.awaited(run));
+        let awaited = |(run, task)| Some(self.tasks.get(task)?.items()?.awaited(run));
         slot.session.sent().filter_map(awaited).collect()
     }
 
@@ -146,7 +126,7 @@ impl State {
     /// A worker has not begun these tasks, and never will.
     pub(crate) fn on_not_begun(&mut self, now: Instant, rank: Rank, tasks: &[TaskId]) {
         for task in tasks {
-            self.take_back(now, *task);
+            self.tasks.take_back(now, *task);
         }
         self.scheduler.on_not_begun(now, rank, tasks);
     }
@@ -161,38 +141,11 @@ impl State {
         self.push_to_agent(rank, |generation, worker| ToAgent::Recall { generation, worker, pid, upto }, after);
     }
 
-    /// Reports the numbers, if they have changed.
-    pub(super) fn emit_numbers(&mut self) {
-        if !Metrics::RECORDED {
-            return;
-        }
-        let (sent, received) = std::mem::take(&mut self.bytes);
-        if sent + received > 0 {
-            self.effects.push(Effect::Bytes { sent, received });
-        }
-        let (queued, running) = (self.tasks.len().saturating_sub(self.running), self.running);
-        let (calls_waiting, calls_running) = (self.calls.waiting(), self.calls.running());
-        let counted = [queued, running, calls_waiting, calls_running];
-        if std::mem::replace(&mut self.counted, counted) != counted {
-            self.effects.push(Effect::Tasks { queued, running, calls_waiting, calls_running });
-        }
-    }
-
-    /// Why a pool that is not ready takes no tasks.
-    pub(crate) fn refusal(&self) -> Error {
-        self.failure().cloned().unwrap_or_else(|| self.life.refusal())
-    }
-
-    /// Why the pool ends, or has ended, although nobody has shut it down.
-    pub(crate) fn failure(&self) -> Option<&Error> {
-        self.over.as_ref().or_else(|| self.life.loss())
-    }
-
     pub(crate) fn may_submit(&self) -> Result<()> {
         match (self.life.phase(), self.scheduler.failure()) {
             (PoolPhase::Ready, None) => Ok(()),
             (PoolPhase::Ready, Some(error)) => Err(error.clone()),
-            _ => Err(self.refusal()),
+            _ => Err(self.life.refusal()),
         }
     }
 
@@ -249,38 +202,22 @@ impl State {
                 slot.output.on_late();
             }
         }
-        self.effects.append(&mut self.held.ready);
+        self.effects.extend(self.held.take_ready());
     }
 
     /// When the next timer is due.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        let calls = self.calls.next_due();
+        let calls = self.tasks.next_due();
         self.scheduler.next_timeout().into_iter().chain(self.held.next_due()).chain(calls).min()
     }
 
     /// Delivers the reports about calls that are due.
     pub(crate) fn emit_calls(&mut self, now: Instant) {
-        self.effects.extend(self.calls.take_due(now).into_iter().map(Effect::Event));
+        self.effects.extend(self.tasks.take_due(now).into_iter().map(Effect::Event));
     }
 
     /// A try of a task is over: delivers the last report about the calls below it, if there is one.
     pub(crate) fn conclude_calls(&mut self, id: TaskId) {
-        if self.calls.is_empty() {
-            return;
-        }
-        let attempt = self.tasks.get(&id).map(|entry| entry.attempt);
-        let report = attempt.and_then(|attempt| self.calls.conclude((id, attempt)));
-        self.effects.extend(report.map(Effect::Event));
-    }
-
-    /// A worker has not done this task and does not run it.
-    pub(crate) fn take_back(&mut self, now: Instant, id: TaskId) {
-        let Some(entry) = self.tasks.get_mut(&id) else { return };
-        if entry.began.take().is_some() {
-            self.running -= 1;
-            if let Some(root) = entry.root() {
-                self.calls.stopped(now, root);
-            }
-        }
+        self.effects.extend(self.tasks.conclude_calls(id).map(Effect::Event));
     }
 }

@@ -25,19 +25,19 @@ impl Shared {
         self.admit(&mut task)?;
         let room = self.take_room(1, &mut task).await?;
         let (id, handle, entry) = self.entry(task, room);
-        let submitted = self.act(|state, now| {
-            if let Err(error) = state.may_submit() {
-                return Err((error, Some(Box::new(entry))));
-            }
-            let options = entry.task.options;
-            let data = TaskData { streaming: entry.task.streaming, bytes: entry.task.args.len() };
-            state.tasks.insert(id, Entry { since: now, ..entry });
-            let submitted = state.scheduler.submit(now, id, target, options, data);
-            submitted.map_err(|error| (error, state.tasks.remove(&id)))
+        let (options, bytes) = (entry.task.options, entry.task.args.len());
+        let data = TaskData { streaming: entry.task.streaming, bytes };
+        let mut entry = Some(entry);
+        let submitted: Result<()> = self.act(|state, now| {
+            state.may_submit()?;
+            state.scheduler.submit(now, id, target, options, data)?;
+            entry.take().into_iter().for_each(|entry| state.tasks.add(now, id, entry));
+            Ok(())
         });
-        // Not while the state is locked: the end of a span is for the subscriber, which may ask the
-        // pool.
-        submitted.map_err(|(error, _refused)| error)?;
+        // A refused entry is dropped here, after the state is unlocked: the end of a span is for
+        // the subscriber, which may ask the pool.
+        drop(entry);
+        submitted?;
         Ok(handle)
     }
 
@@ -101,18 +101,20 @@ impl Shared {
             if state.scheduler.is_held() || state.scheduler.active_workers() as usize != count {
                 return Ok(Some(entries));
             }
-            let ids: Vec<TaskId> = entries.iter().map(|(id, _)| *id).collect();
-            for (id, entry) in entries {
-                state.tasks.insert(id, Entry { since: now, ..entry });
-            }
             if state.scheduler.is_joined() {
+                let ids: Vec<TaskId> = entries.iter().map(|(id, _)| *id).collect();
                 state.scheduler.submit_gang(now, &ids, options, data.streaming);
+                entries.into_iter().for_each(|(id, entry)| state.tasks.add(now, id, entry));
                 return Ok(None);
             }
-            let submitted = ids.iter().enumerate().try_for_each(|(rank, id)| {
-                state.scheduler.submit(now, *id, Target::Rank(Rank(rank as u32)), options, data)
-            });
-            submitted.map(|()| None).map_err(|error| (error, Vec::new()))
+            let mut entries = entries.into_iter();
+            for (rank, (id, entry)) in (0..).map(Rank).zip(entries.by_ref()) {
+                if let Err(error) = state.scheduler.submit(now, id, Target::Rank(rank), options, data) {
+                    return Err((error, std::iter::once((id, entry)).chain(entries).collect()));
+                }
+                state.tasks.add(now, id, entry);
+            }
+            Ok(None)
         });
         // These are dropped after the state is unlocked: dropping a handle cancels its task, and
         // the end of a span calls the program's subscriber.
@@ -165,7 +167,7 @@ impl Shared {
         let mut after = After::default();
         {
             let mut state = self.lock();
-            let awaited = state.tasks.get(&id).and_then(|entry| {
+            let awaited = state.tasks.get(id).and_then(|entry| {
                 let rank = state.scheduler.runner(id)?;
                 let run = state.workers.get(rank.0 as usize)?.session.run_of(id)?;
                 Some((rank, entry.items()?.awaited(run)))

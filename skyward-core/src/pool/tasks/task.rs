@@ -9,8 +9,9 @@ use super::caller::Caller;
 use super::counts::Root;
 use super::held::Unread;
 use super::spans::Spans;
-use crate::ids::{Attempt, TaskId};
+use crate::ids::TaskId;
 use crate::payload::{ItemSender, Task, TaskReply};
+use crate::scheduler::Scheduler;
 use crate::worker::message::{Awaited, GangTry};
 use crate::worker::session::Call;
 
@@ -21,12 +22,10 @@ pub(crate) struct Entry {
     pub(crate) next_item: u64,
     /// The first task of the broadcast and the number of its tasks, if the task belongs to one.
     pub(crate) gang: Option<(TaskId, u32)>,
-    /// The try that runs, or the next try.
-    pub(crate) attempt: Attempt,
     /// Since when the task has waited for a worker to begin it.
-    pub(crate) since: Instant,
+    pub(super) since: Instant,
     /// When the present worker began the task.
-    pub(crate) began: Option<Instant>,
+    pub(super) began: Option<Instant>,
     /// How long the payload ran, once its worker has reported it.
     pub(crate) ran: Option<Duration>,
     /// What the worker had written when the task ended, if some of that output is still missing.
@@ -55,7 +54,6 @@ impl Entry {
             items: None,
             next_item: 0,
             gang: None,
-            attempt: Attempt(1),
             since: now,
             began: None,
             ran: None,
@@ -73,10 +71,11 @@ impl Entry {
         }
     }
 
-    /// What the worker must run, below so many callers.
-    pub(crate) fn call(&self, depth: u32) -> Call<'_> {
+    /// What the worker must run in the present try. `id` is the task.
+    pub(super) fn call(&self, id: TaskId, scheduler: &Scheduler) -> Call<'_> {
+        let (attempt, depth) = (scheduler.attempt(id), scheduler.depth(id));
         let granted = self.items().map_or(0, |items| items.awaited(0).granted);
-        let gang = self.gang.map(|(first, ranks)| GangTry { first: first.0, attempt: self.attempt.0, ranks });
+        let gang = self.gang.map(|(first, ranks)| GangTry { first: first.0, attempt: attempt.0, ranks });
         Call { task: &self.task, granted, gang, depth }
     }
 

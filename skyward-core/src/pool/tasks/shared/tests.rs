@@ -44,7 +44,7 @@ async fn a_dropped_handle_leaves_the_work_of_others_to_the_pools_own_task() {
     }
     shared.lock().scheduler.close(Error::new(ErrorKind::Budget, "the money is spent"));
     drop(handles.pop());
-    assert!(shared.lock().tasks.len() > 4000, "{} tasks are left", shared.lock().tasks.len());
+    assert!(shared.lock().tasks.numbers().queued > 4000, "{} tasks are left", shared.lock().tasks.numbers().queued);
     // As the task does when it is woken.
     assert!(shared.background.notified().now_or_never().is_some());
     shared.act_in_slices(|_, _| ()).await;
@@ -154,7 +154,7 @@ async fn a_broadcast_does_not_wait_for_a_world_of_a_pool_that_has_ended() {
     let mut broadcast = Box::pin(shared.submit_all(task()));
     assert!(broadcast.as_mut().now_or_never().is_none());
     // The world stays held: its scheduler cannot be changed any more.
-    shared.lock().life = crate::pool::tasks::life::Life::Adrift(Error::new(ErrorKind::Closed, "a defect"));
+    shared.lock().life.lose_driver(&Error::new(ErrorKind::Closed, "a defect"));
     shared.conclude(Ok(()));
     let error = broadcast.now_or_never().unwrap().unwrap_err();
     assert_eq!((error.kind(), error.message()), (ErrorKind::Closed, "a defect"));
