@@ -8,8 +8,8 @@ use crate::ids::{NodeIndex, TaskId};
 
 impl Scheduler {
     /// A node's machine, or its replacement, is lost. Each task that ran there is tried again by
-    /// its cause, or fails. Returns for how long the machine had been ready.
-    pub fn on_node_lost(&mut self, now: Instant, node: NodeIndex, cause: &Error) -> Duration {
+    /// its cause, or fails.
+    pub fn on_node_lost(&mut self, now: Instant, node: NodeIndex, cause: &Error) {
         for rank in self.ranks_of(node) {
             if self.is_ready(rank) {
                 self.lose(rank, Error::node_lost(node, rank, cause.clone()), None);
@@ -21,7 +21,14 @@ impl Scheduler {
         if self.is_draining(node) && !self.joined {
             self.fail_own(now, node, &format!("node {node} was lost while it was draining"), cause);
         }
-        let since = self.nodes.get_mut(node.0 as usize).and_then(|record| record.ready_since.take());
+        if let Some(record) = self.nodes.get_mut(node.0 as usize) {
+            record.ready_since = None;
+        }
+    }
+
+    /// For how long the machine of a node has been ready; zero if it is not.
+    pub fn lasted(&self, now: Instant, node: NodeIndex) -> Duration {
+        let since = self.nodes.get(node.0 as usize).and_then(|record| record.ready_since);
         since.map(|since| now.saturating_duration_since(since)).unwrap_or_default()
     }
 

@@ -195,7 +195,8 @@ impl Story {
     /// A node is lost. Returns for how long its machine had been ready.
     pub(super) fn give_up(&mut self, node: u32) -> Duration {
         let cause = Error::new(ErrorKind::Io, "the agent ended its connection");
-        let lasted = self.scheduler.on_node_lost(self.now, NodeIndex(node), &cause);
+        let lasted = self.scheduler.lasted(self.now, NodeIndex(node));
+        self.scheduler.on_node_lost(self.now, NodeIndex(node), &cause);
         self.step();
         lasted
     }

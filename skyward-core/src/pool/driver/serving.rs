@@ -252,8 +252,7 @@ impl Serving {
         if self.fleet(|fleet| fleet.machine(index)).is_none() {
             return;
         }
-        let cause = error.summary();
-        tracing::warn!(pool = %self.shared.pool, node = index.0, error = cause, "a node is lost");
+        tracing::warn!(pool = %self.shared.pool, node = index.0, error = error.summary(), "a node is lost");
         if let Some(lost) = self.nodes.remove(&index) {
             lost.agent.leave_place();
             self.notices(|notices| notices.forget(&lost.machine.id));
@@ -261,10 +260,9 @@ impl Serving {
                 self.recipe.purchases.on_preempted(&lost.machine.offer);
             }
         }
-        self.decide(|fleet| fleet.on_node_lost(index, cause));
         self.shared.emit(PoolEvent::NodeLost { node: index, error: error.clone() });
-        let lasted = self.shared.on_node_lost(index, &error);
-        self.judge(|fleet, returns| fleet.on_lost(index, lasted, &error, returns));
+        let verdict = self.shared.on_node_lost(index, &error);
+        self.act_on(verdict);
     }
 
     /// Reports nodes that have joined or were replaced, once all of their workers take tasks.

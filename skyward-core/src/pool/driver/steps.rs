@@ -31,10 +31,16 @@ impl Serving {
             state.scheduler.follow(state.fleet.eligible());
             verdict
         });
+        self.act_on(verdict);
+    }
+
+    /// Does what follows from a loss.
+    pub(super) fn act_on(&mut self, verdict: Verdict) {
         match verdict {
             Verdict::Repair(steps) => steps.into_iter().for_each(|step| self.carry_out(step)),
             Verdict::Sick(node, error) => self.on_node_lost(node, error),
-            Verdict::Failed(error) => {
+            Verdict::Failed(steps, error) => {
+                steps.into_iter().for_each(|step| self.carry_out(step));
                 self.failed.get_or_insert(error);
             }
         }

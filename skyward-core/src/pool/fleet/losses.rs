@@ -21,8 +21,8 @@ pub(crate) enum Verdict {
     /// The workers of this node do not start, and those of the others do: its machine counts as
     /// lost.
     Sick(NodeIndex, Error),
-    /// The pool fails.
-    Failed(Error),
+    /// Carry out these steps. The pool fails.
+    Failed(Vec<Step>, Error),
 }
 
 impl Fleet {
@@ -79,16 +79,23 @@ impl Fleet {
             }
             if idle > MAX_IDLE {
                 let hint = "look at the workers' output: the environment or the machine is broken";
-                return Verdict::Failed(why(idle).of_kind(ErrorKind::Failed).with_hint(hint));
+                return Verdict::Failed(Vec::new(), why(idle).of_kind(ErrorKind::Failed).with_hint(hint));
             }
         }
         Verdict::Repair(self.on_workers_lost(Workers::One(rank)))
     }
 
-    /// A node is lost, whose machine had been ready for the time `lasted`. If a successor is already
-    /// being made ready, it takes the place as soon as it is ready. Otherwise the node gets another
-    /// machine, unless it leaves.
-    pub(crate) fn on_lost(&mut self, node: NodeIndex, lasted: Duration, cause: &Error, returns: &Returns) -> Verdict {
+    /// A node's machine, which had been ready for the time `lasted`, is given up. If a successor is
+    /// already being made ready, it takes the place as soon as it is ready. Otherwise the node gets
+    /// another machine, unless it leaves.
+    pub(crate) fn on_node_lost(
+        &mut self,
+        node: NodeIndex,
+        lasted: Duration,
+        cause: &Error,
+        returns: &Returns,
+    ) -> Verdict {
+        let mut steps = self.lose(node, cause.summary());
         let stays = self.joined || self.table.membership(node) == Some(Membership::Member);
         if !self.ends
             && stays
@@ -104,12 +111,14 @@ impl Fleet {
                     ErrorKind::Failed,
                     format!("node {node} was lost {times} times in a row without one of its tasks returning"),
                 );
-                return Verdict::Failed(error.with_source(cause.clone()).with_hint(
+                let error = error.with_source(cause.clone()).with_hint(
                     "the machines fail, or the tasks end them: check the cause, and the last output of the workers",
-                ));
+                );
+                return Verdict::Failed(steps, error);
             }
         }
-        Verdict::Repair(self.succeed_lost(node, stays))
+        steps.extend(self.succeed_lost(node, stays));
+        Verdict::Repair(steps)
     }
 }
 

@@ -77,8 +77,8 @@ impl Fleet {
         steps
     }
 
-    /// A node's machine is given up, for this cause. [`on_lost`](Self::on_lost) follows.
-    pub(crate) fn on_node_lost(&mut self, node: NodeIndex, cause: String) -> Vec<Step> {
+    /// A node's machine is given up, for this cause.
+    pub(super) fn lose(&mut self, node: NodeIndex, cause: String) -> Vec<Step> {
         if self.table.health(node) == Some(&Health::Gone) {
             return Vec::new();
         }
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_worker_is_restarted_while_another_node_is_replaced() {
         let mut pool = self::pool(2, Layout::new(2), false);
-        assert_eq!(begun(&pool.on_node_lost(NodeIndex(1), cause())), []);
+        assert_eq!(begun(&pool.lose(NodeIndex(1), cause())), []);
         assert_eq!(begun(&pool.replace(NodeIndex(1))), [Repair::Replace(NodeIndex(1))]);
         let steps = pool.on_workers_lost(Workers::One(Rank(0)));
         assert_eq!(steps[0], Step::End(Job::ReachWorker(Rank(0))), "the lost worker is not looked for any more");
@@ -253,11 +253,11 @@ mod tests {
     #[test]
     fn a_world_is_stopped_when_a_node_is_lost_and_started_when_all_are_up() {
         let mut pool = self::pool(3, Layout::new(1), true);
-        let steps = pool.on_node_lost(NodeIndex(0), cause());
+        let steps = pool.lose(NodeIndex(0), cause());
         assert!(steps.contains(&Step::End(Job::Repair(WORLD))));
         assert_eq!(begun(&steps), [Repair::StopWorld]);
         pool.replace(NodeIndex(0));
-        assert_eq!(begun(&pool.on_node_lost(NodeIndex(2), cause())), [Repair::StopWorld]);
+        assert_eq!(begun(&pool.lose(NodeIndex(2), cause())), [Repair::StopWorld]);
         assert_eq!(begun(&pool.on_agent_away(NodeIndex(1))), [Repair::ReachAgent(NodeIndex(1))]);
         assert_eq!(begun(&pool.on_agent_reached(NodeIndex(1))), [Repair::StopWorld], "the first request may be lost");
         pool.replace(NodeIndex(2));
@@ -277,7 +277,7 @@ mod tests {
         assert!(pool.is_kept(node));
         pool.on_agent_away(node);
         assert!(pool.is_kept(node) && !pool.is_up(node));
-        pool.on_node_lost(node, cause());
+        pool.lose(node, cause());
         assert!(!pool.is_kept(node));
         assert!(!pool.is_kept(NodeIndex(2)), "there is no such node");
     }
@@ -296,7 +296,7 @@ mod tests {
     fn jobs_under_way_for_a_lost_node_are_given_up() {
         let mut pool = self::pool(1, Layout::new(1), false);
         pool.on_agent_away(NodeIndex(0));
-        let steps = pool.on_node_lost(NodeIndex(0), cause());
+        let steps = pool.lose(NodeIndex(0), cause());
         let repairs = [Repair::ReachAgent(NodeIndex(0)), one(0), Repair::Replace(NodeIndex(0))].map(Job::Repair);
         for job in repairs.into_iter().chain([Job::ReachWorker(Rank(0))]) {
             assert!(steps.contains(&Step::End(job)), "{job:?}");

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::{Notify, Semaphore, mpsc};
 
@@ -30,7 +30,7 @@ use crate::ids::{Generation, NodeIndex, PoolId, Rank};
 use crate::payload::{TaskOptions, TraceSource};
 use crate::pool::command::Command;
 use crate::pool::fleet::account::Account;
-use crate::pool::fleet::clock;
+use crate::pool::fleet::{Verdict, clock};
 use crate::pool::foreign::foreign;
 use crate::pool::metrics::Metrics;
 use crate::provider::Machine;
@@ -320,9 +320,12 @@ impl Shared {
     }
 
     /// A node's machine is given up: its workers are gone for the pool, whatever becomes of them.
-    /// Returns for how long the machine had been ready.
-    pub(crate) fn on_node_lost(&self, node: NodeIndex, cause: &Error) -> Duration {
-        let (lost, lasted) = self.act(|state, now| {
+    /// Returns what the fleet decides about that.
+    pub(crate) fn on_node_lost(&self, node: NodeIndex, cause: &Error) -> Verdict {
+        let (lost, verdict) = self.act(|state, now| {
+            let lasted = state.scheduler.lasted(now, node);
+            let verdict = state.fleet.on_node_lost(node, lasted, cause, state.scheduler.returns());
+            state.scheduler.follow(state.fleet.eligible());
             let mut lost = Vec::new();
             let exit = cause.exit().filter(|exit| exit.is_node_loss()).cloned().unwrap_or(WorkerExit::AgentGone);
             for (rank, slot) in slots_of(&mut state.workers, state.scheduler.layout(), node) {
@@ -332,17 +335,14 @@ impl Shared {
                 }
                 slot.leave(exit.clone());
             }
-            if let Some(row) = state.nodes.get_mut(node.0 as usize) {
-                row.agent = None;
-                row.environment = None;
-            }
-            let lasted = state.scheduler.on_node_lost(now, node, cause);
-            (lost.into_iter().map(move |rank| (rank, exit.clone())), lasted)
+            state.clear_row(node);
+            state.scheduler.on_node_lost(now, node, cause);
+            (lost.into_iter().map(move |rank| (rank, exit.clone())), verdict)
         });
         for (rank, exit) in lost {
             self.emit(PoolEvent::WorkerExited { rank, exit });
         }
-        lasted
+        verdict
     }
 
     /// Ends a worker's process tree, for this reason.

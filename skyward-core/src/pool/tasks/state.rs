@@ -95,6 +95,11 @@ impl State {
             self.held.release(rank);
             self.written.insert(rank.0, (slot.generation(), slot.output.written()));
         }
+        self.clear_row(node);
+    }
+
+    /// A node has no machine now.
+    pub(super) fn clear_row(&mut self, node: NodeIndex) {
         if let Some(row) = self.nodes.get_mut(node.0 as usize) {
             row.agent = None;
             row.environment = None;

@@ -47,8 +47,7 @@ impl Story {
     /// The machine of a node is lost, and replaced.
     fn lose(&mut self, node: u32, lasted: Duration) -> Verdict {
         let (node, cause) = (NodeIndex(node), Error::new(ErrorKind::Io, "the agent ended"));
-        self.fleet.on_node_lost(node, cause.summary());
-        let verdict = self.fleet.on_lost(node, lasted, &cause, &self.returns);
+        let verdict = self.fleet.on_node_lost(node, lasted, &cause, &self.returns);
         self.fleet.on_replaced(node);
         verdict
     }
@@ -62,7 +61,7 @@ fn becomes(verdict: &Verdict) -> Becomes {
     match verdict {
         Verdict::Repair(_) => Becomes::Repaired,
         Verdict::Sick(..) => Becomes::Sick,
-        Verdict::Failed(_) => Becomes::Failed,
+        Verdict::Failed(..) => Becomes::Failed,
     }
 }
 
@@ -122,7 +121,7 @@ fn a_node_whose_workers_do_not_start_is_sick_if_another_machine_may_help() {
 fn a_sick_node_whose_machine_is_given_up_already_is_not_given_up_twice() {
     let mut story = Story::new(2, false, true);
     story.fails(1, MAX_SICK);
-    story.fleet.on_node_lost(NodeIndex(1), "gone".to_owned());
+    story.fleet.lose(NodeIndex(1), "gone".to_owned());
     assert_eq!(becomes(&story.fails(1, 1)), Becomes::Repaired);
 }
 
@@ -134,7 +133,7 @@ fn starts_that_fail_on_all_nodes_end_the_pool_with_the_error_of_the_start() {
             assert_eq!(becomes(&story.fails(time % 2, 1)), Becomes::Repaired);
         }
         let verdict = story.fails(1, 1);
-        let Verdict::Failed(error) = verdict else { panic!("{verdict:?}") };
+        let Verdict::Failed(_, error) = verdict else { panic!("{verdict:?}") };
         assert_eq!(error.kind(), ErrorKind::Failed);
         assert!(error.summary().ends_with(": no peer"), "{error}");
     }
@@ -156,7 +155,7 @@ fn a_node_that_is_lost_again_and_again_ends_the_pool_unless_it_was_sound_or_a_ta
     lose(&mut story, SOUND);
     story.task_returns(0);
     let verdict = story.lose(1, SOUND - Duration::from_secs(1));
-    let Verdict::Failed(error) = verdict else { panic!("{verdict:?}") };
+    let Verdict::Failed(_, error) = verdict else { panic!("{verdict:?}") };
     assert_eq!(error.kind(), ErrorKind::Failed);
     assert!(error.message().contains("4 times in a row") && error.summary().contains("the agent ended"), "{error}");
 }

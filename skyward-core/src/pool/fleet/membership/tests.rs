@@ -168,7 +168,7 @@ fn is_cordoned(pool: &Fleet, node: NodeIndex) -> bool {
 
 /// A node that stays is lost while a successor is made ready for it.
 fn lose(pool: &mut Fleet, node: NodeIndex) {
-    pool.on_node_lost(node, "the machine is gone".to_owned());
+    pool.lose(node, "the machine is gone".to_owned());
     assert_eq!(pool.succeed_lost(node, true), []);
 }
 
@@ -455,7 +455,7 @@ fn a_pool_that_ends_gives_up_what_comes_and_replaces_nothing() {
         pool.set_target(4);
         pool.on_ending(&[NodeIndex(0)]);
         let successor = pool.successors[&NodeIndex(0)].machine;
-        pool.on_node_lost(NodeIndex(1), "gone".to_owned());
+        pool.lose(NodeIndex(1), "gone".to_owned());
         assert!(!pool.succeed_lost(NodeIndex(1), true).is_empty(), "a replacement is begun");
         let steps = pool.end();
         for step in [
@@ -472,7 +472,7 @@ fn a_pool_that_ends_gives_up_what_comes_and_replaces_nothing() {
         assert_eq!(pool.on_agent_reached(NodeIndex(2)), []);
         assert_eq!(pool.on_workers_lost(Workers::One(Rank(2))), []);
         assert_eq!((pool.set_target(9), pool.on_ending(&[NodeIndex(2)])), (Vec::new(), Vec::new()));
-        let lost = pool.on_node_lost(NodeIndex(2), "gone".to_owned());
+        let lost = pool.lose(NodeIndex(2), "gone".to_owned());
         let begun: Vec<&Step> = lost.iter().filter(|step| matches!(step, Step::Begin(_))).collect();
         assert_eq!(begun.len(), usize::from(joined), "only the other workers of a world are ended: {begun:?}");
         assert_eq!(pool.succeed_lost(NodeIndex(2), true), []);
