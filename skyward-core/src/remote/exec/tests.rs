@@ -49,7 +49,7 @@ fn here() -> ExecRemote<Here> {
 }
 
 async fn run(command: Command) -> CommandOutput {
-    here().run(&command.deadline(LONG), &|_| {}).await.unwrap()
+    here().run(&command.deadline(COMMAND), &|_| {}).await.unwrap()
 }
 
 /// Whether a process exists and is no zombie.
@@ -64,7 +64,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(LONG, wait).await.unwrap_or_else(|_| panic!("never: {what}"));
+    timeout(COMMAND, wait).await.unwrap_or_else(|_| panic!("never: {what}"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -158,7 +158,7 @@ async fn lines_arrive_while_the_command_runs() {
         seen.lock().unwrap().push(line.to_owned());
     };
     let script = Command::script("mkfifo \"$fifo\"; echo first; cat \"$fifo\"; echo last").env("fifo", &fifo);
-    here().run(&script.deadline(LONG), &on_line).await.unwrap();
+    here().run(&script.deadline(COMMAND), &on_line).await.unwrap();
     assert_eq!(*seen.lock().unwrap(), ["first", "between", "last"]);
 }
 
@@ -235,7 +235,7 @@ async fn a_program_that_stays_after_its_streams_is_killed() {
     drop(streams);
     // Tokio advances a paused clock when every task waits.
     tokio::time::pause();
-    tokio::time::sleep(2 * GRACE).await;
+    tokio::time::sleep(2 * EXIT_AFTER_INPUT).await;
     tokio::time::resume();
     until("it is killed", || !lives(&pid)).await;
 }
@@ -251,4 +251,5 @@ async fn what_was_written_last_arrives() {
     until("it arrives", || std::fs::read(&file).is_ok_and(|bytes| bytes == b"last")).await;
 }
 
-const LONG: Duration = Duration::from_secs(60);
+/// How long a command may take on a busy host.
+const COMMAND: Duration = Duration::from_secs(60);

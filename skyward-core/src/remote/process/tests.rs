@@ -1,5 +1,6 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::io::AsyncBufReadExt;
 use tokio::sync::mpsc;
@@ -7,7 +8,8 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::remote::lines::TAIL;
 
-const LONG: Duration = Duration::from_secs(20);
+/// How long a command may take on a busy host.
+const COMMAND: Duration = Duration::from_secs(20);
 
 async fn run(script: &str) -> (CommandOutput, Vec<String>) {
     let lines = Mutex::new(Vec::new());
@@ -23,7 +25,7 @@ fn lives(pid: &str) -> bool {
 }
 
 async fn ended(pid: &str) {
-    timeout(LONG, async {
+    timeout(COMMAND, async {
         while lives(pid) {
             tokio::task::yield_now().await;
         }
@@ -54,7 +56,7 @@ async fn a_line_is_passed_on_while_the_command_runs() {
             opened.store(true, Ordering::SeqCst);
         }
     };
-    let output = Process::new().run(&Command::script(script).deadline(LONG), &on_line).await.unwrap();
+    let output = Process::new().run(&Command::script(script).deadline(COMMAND), &on_line).await.unwrap();
     assert!(opened.load(Ordering::SeqCst));
     assert_eq!(output.stdout, "first\nbetween\nsecond\n");
 }
@@ -105,7 +107,7 @@ async fn a_missing_program_and_a_missing_folder_have_different_errors() {
 #[tokio::test]
 async fn dropping_the_future_kills_the_whole_group() {
     let (sender, mut receiver) = mpsc::unbounded_channel();
-    let command = Command::script("sleep 600 & echo $!; echo $$; wait").deadline(LONG);
+    let command = Command::script("sleep 600 & echo $!; echo $$; wait").deadline(COMMAND);
     let process = Process::new();
     let on_line = move |line: &str| sender.send(line.to_owned()).unwrap();
     let mut pids = Vec::new();
@@ -140,7 +142,7 @@ async fn the_deadline_kills_the_whole_group_and_the_error_has_the_last_line() {
 async fn a_daemon_that_holds_the_pipes_does_not_hold_the_command() {
     let started = Instant::now();
     let (output, _) = run("setsid sleep 600 & echo $!").await;
-    assert!(started.elapsed() < LONG);
+    assert!(started.elapsed() < COMMAND);
     let pid = output.stdout.trim();
     assert!(lives(pid), "a process that outlives its command was killed");
     rustix::process::kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
