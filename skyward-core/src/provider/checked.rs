@@ -5,6 +5,7 @@ mod choice;
 mod looks;
 mod pace;
 mod provider;
+mod timing;
 mod wait;
 
 use std::fmt;
@@ -116,9 +117,6 @@ fn mixed(salt: u64, text: &str) -> u64 {
         state ^ (state >> 31)
     })
 }
-
-const MINUTE: Duration = Duration::from_secs(60);
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests;

@@ -67,7 +67,7 @@ impl Drop for Host {
     fn drop(&mut self) {
         for mark in marked::marks().unwrap() {
             if self.pools.lock().unwrap().iter().any(|pool| mark.starts_with(&format!("{pool}."))) {
-                let _ = Marks::of(&MachineId::new(mark), &self.root).end(PATIENCE);
+                let _ = Marks::of(&MachineId::new(mark), &self.root).end(KILLED_GONE);
             }
         }
         let _ = std::fs::remove_dir_all(&self.root);
@@ -208,7 +208,7 @@ async fn terminate_ends_the_whole_process_tree_and_nothing_else() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, started).await.unwrap();
+        tokio::time::timeout(KILLED_GONE, started).await.unwrap();
         host.terminate(&machine.id).await.unwrap();
     };
     let (output, ()) = tokio::join!(remote.run(&command, &on_line), terminate);
@@ -403,7 +403,7 @@ async fn a_pool_lives_as_long_as_its_client_or_one_of_its_processes() {
     drop(client);
     long_ago();
     assert!(lives().await, "a process of its machine runs");
-    assert!(Marks::of(&machine.id, &host.root).end(PATIENCE).unwrap().is_empty());
+    assert!(Marks::of(&machine.id, &host.root).end(KILLED_GONE).unwrap().is_empty());
     set_clock(SystemTime::now() + hours);
     assert!(!lives().await, "nothing of it lives, and it was created before this boot");
     // Another machine was just created, and has no process yet.
@@ -446,7 +446,7 @@ async fn a_resource_tracker_may_remove_what_the_other_processes_have_left() {
     };
     let mut tracker = start(["sh", "-c", &script], reader.into(), Stdio::null());
     let mut other = start(["sleep", "600", "0"], Stdio::null(), writer.into());
-    assert!(Marks::of(&machine.id, &host.root).end(PATIENCE).unwrap().is_empty());
+    assert!(Marks::of(&machine.id, &host.root).end(KILLED_GONE).unwrap().is_empty());
     assert!(removed.exists());
     assert!(tracker.wait().unwrap().success());
     assert!(!other.wait().unwrap().success());
