@@ -30,8 +30,8 @@ impl PoolBuilder {
                 start: self.limits.start.min(start),
                 hooks: self.limits.hooks.min(start),
                 // The real pool may have long limits; a rehearsal ends soon on any host.
-                grace: self.limits.grace.min(GRACE),
-                shutdown: self.limits.shutdown.min(SHUTDOWN),
+                grace: self.limits.grace.min(LONGEST_GRACE),
+                shutdown: self.limits.shutdown.min(LONGEST_SHUTDOWN),
                 stall: Some(stall),
                 stall_report: (stall / 2).max(Duration::from_millis(1)),
                 ..self.limits
@@ -46,9 +46,9 @@ impl PoolBuilder {
 }
 
 /// The longest time that a payload gets to end by itself.
-const GRACE: Duration = Duration::from_secs(5);
+const LONGEST_GRACE: Duration = Duration::from_secs(5);
 /// The longest time that the end of a rehearsal may take.
-const SHUTDOWN: Duration = Duration::from_secs(60);
+const LONGEST_SHUTDOWN: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::requests::Requests;
 use super::round_trip::RoundTrip;
+use super::timing::FIRST_RENEWAL_PAUSES;
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::{DrainReason, OutputStream};
 use crate::ids::{Generation, NodeIndex, Rank};
@@ -364,7 +365,7 @@ async fn renew(shared: Arc<Shared>, sender: Sender, requests: Arc<Requests>, rou
     let lease = shared.limits.lease;
     // The first renewals follow each other quickly: the agent may be busy at one of them, and the
     // workers, which need the round trip, are ready after some tenths of a second.
-    for pause in FIRST_PAUSES.into_iter().chain(repeat(lease / 4)) {
+    for pause in FIRST_RENEWAL_PAUSES.into_iter().chain(repeat(lease / 4)) {
         if !shared.is_paid() {
             return;
         }
@@ -389,9 +390,6 @@ fn unexpected(wanted: &str, got: &FromAgent) -> Error {
     Error::new(ErrorKind::Protocol, format!("the node's agent answered {got:?} instead of {wanted}"))
         .with_hint("the worker package on the node is of another version than this client")
 }
-
-/// The pauses after the first renewals of a lease.
-const FIRST_PAUSES: [Duration; 3] = [Duration::from_millis(30), Duration::from_millis(60), Duration::from_millis(120)];
 
 #[cfg(test)]
 mod tests;
