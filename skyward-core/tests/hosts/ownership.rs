@@ -13,7 +13,7 @@ use skyward_core::provider::{Host, Hosts, Provider};
 use skyward_core::remote::ssh::{HostKeys, Key};
 use skyward_core::spec::{Budget, Limits, Nodes};
 
-use crate::scene::{LONG, One, Process, Scene, batch, lives, tear_down};
+use crate::scene::{LONG_LEASE, One, Process, Scene, batch, lives, tear_down};
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs sshd"]
@@ -32,7 +32,7 @@ async fn reap_ends_machines_of_a_killed_client_long_before_their_lease() {
     assert!(reap(&scene, all(&scene)).is_empty());
     let (hosts, next) = (scene.hosts(1), skyward_core::ids::PoolId::random());
     for node in 0..2 {
-        hosts.launch_one(&batch(&next, node, LONG)).await.unwrap();
+        hosts.launch_one(&batch(&next, node, LONG_LEASE)).await.unwrap();
     }
     tear_down(&hosts, &next).await;
 }
@@ -50,13 +50,13 @@ async fn hosts_of_a_killed_client_are_free_at_the_end_of_its_budget_however_long
     let killed = Instant::now();
     assert!(processes.iter().all(|process| lives(*process)), "the machines do not end with their client");
     while (0..2).any(|server| !scene.machines(server).is_empty()) || processes.iter().any(|process| lives(*process)) {
-        assert!(killed.elapsed() < LIFE * 3, "the machines outlive the budget");
+        assert!(killed.elapsed() < BUDGETED_LIFE * 3, "the machines outlive the budget");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     println!("gone {:?} after the client was killed", killed.elapsed());
     let (hosts, next) = (scene.hosts(1), skyward_core::ids::PoolId::random());
     for node in 0..2 {
-        hosts.launch_one(&batch(&next, node, LONG)).await.unwrap();
+        hosts.launch_one(&batch(&next, node, LONG_LEASE)).await.unwrap();
     }
     tear_down(&hosts, &next).await;
 }
@@ -175,11 +175,11 @@ async fn role() {
         return;
     }
     let mut limits = Limits::default();
-    limits.lease = LONG;
+    limits.lease = LONG_LEASE;
     limits.grace = Duration::from_secs(1);
     let mut pool = Pool::builder().provider(hosts).nodes(Nodes::fixed(2)).limits(limits);
     if std::env::var(ROLE).unwrap() == "budget" {
-        pool = pool.budget(Budget::default().hours(LIFE.as_secs_f64() / 3600.0));
+        pool = pool.budget(Budget::default().hours(BUDGETED_LIFE.as_secs_f64() / 3600.0));
     }
     let pool = pool.start().await.unwrap();
     println!("pool {}", pool.id());
@@ -201,6 +201,6 @@ def children():
 ";
 /// The time that a client's budget gives each machine. The client leaves half of it for the end of
 /// its pool.
-const LIFE: Duration = Duration::from_secs(30);
+const BUDGETED_LIFE: Duration = Duration::from_secs(30);
 const ROLE: &str = "SKYWARD_TEST_ROLE";
 const HOSTS: &str = "SKYWARD_TEST_HOSTS";

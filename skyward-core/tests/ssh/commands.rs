@@ -7,7 +7,7 @@ use std::time::Duration;
 use skyward_core::error::ErrorKind;
 use skyward_core::remote::{Command, Remote};
 
-use crate::site::{PATIENCE, connect, lives, server, shell, until};
+use crate::site::{TEST_STEP, connect, lives, server, shell, until};
 use crate::sshd::Options;
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn lines_arrive_while_the_command_runs_and_large_output_is_complete() {
         }
         *lines.lock().unwrap() += 1;
     };
-    let output = remote.run(&Command::script(script).deadline(PATIENCE), &on_line).await.unwrap();
+    let output = remote.run(&Command::script(script).deadline(TEST_STEP), &on_line).await.unwrap();
     assert!(*opened.lock().unwrap() && output.stdout.ends_with("\n200000\n"));
     assert_eq!(*lines.lock().unwrap(), 200_002);
 }
@@ -163,7 +163,7 @@ async fn more_commands_run_at_once_than_a_connection_allows() {
     let remote = connect(&sshd).await;
     let script = format!("mkfifo {0}/go$n; echo up; cat {0}/go$n", sshd.folder().display());
     let commands: Vec<_> =
-        (0..7).map(|n| Command::script(&script).env("n", n.to_string()).deadline(PATIENCE)).collect();
+        (0..7).map(|n| Command::script(&script).env("n", n.to_string()).deadline(TEST_STEP)).collect();
     let up = Mutex::new(0);
     let on_line = |line: &str| *up.lock().unwrap() += usize::from(line == "up");
     let all = futures_util::future::join_all(commands.iter().map(|command| remote.run(command, &on_line)));

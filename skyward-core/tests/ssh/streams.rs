@@ -10,7 +10,7 @@ use skyward_core::remote::Remote;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::site::{Echo, PATIENCE, connect, server, shell, until};
+use crate::site::{Echo, TEST_STEP, connect, server, shell, until};
 use crate::sshd::{Options, Sshd};
 
 /// A server that forwards no streams, with no program on it that could do so instead.
@@ -51,7 +51,7 @@ async fn megabytes_return_through_each_kind_of_stream_and_its_end_is_seen() {
             write.shutdown().await.unwrap();
         };
         let mut back = Vec::new();
-        let (_, received) = tokio::join!(sent, timeout(PATIENCE, read.read_to_end(&mut back)));
+        let (_, received) = tokio::join!(sent, timeout(TEST_STEP, read.read_to_end(&mut back)));
         assert_eq!(received.unwrap().unwrap(), bytes.len());
         assert!(back == bytes);
     }
