@@ -108,7 +108,7 @@ impl Plan {
             format!("{home}check_only={}\n{AGENT}{}", quoted(check_only), agent_line(place, image, limits))
         };
         Self {
-            steps: steps(&common, &installer, (image, inputs), place, limits, package),
+            steps: steps(&common, &installer, image, inputs, place, limits, package),
             setup: setup.collect(),
             start: step("agent", "python -m skyward.agent", agent(""), AGENT_START.min(limits.start)),
             check: step("agent", "python -m skyward.agent", agent("1"), STEP_WITHOUT_DOWNLOAD.min(limits.start)),
@@ -167,7 +167,8 @@ fn installer(
 fn steps(
     common: &str,
     installer: &str,
-    (image, inputs): (&Image, &Inputs),
+    image: &Image,
+    inputs: &Inputs,
     place: &Place,
     limits: &Limits,
     package: &Package,

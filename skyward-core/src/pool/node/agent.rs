@@ -170,7 +170,8 @@ impl Agent {
         &self,
         generation: Generation,
         workers: Vec<u32>,
-        (spec, peers): (StartSpec, Peers),
+        spec: StartSpec,
+        peers: Peers,
         received: impl Fn(u32) -> [u64; 2],
         deadline: Duration,
     ) -> Result<Vec<StartedWorker>> {
