@@ -39,7 +39,8 @@ impl Scheduler {
             assert_eq!(worker.listed, takes.then_some(worker.sent.len()), "rank {rank}: {self:?}");
             assert_eq!(worker.listed.is_some(), self.open.contains(&(worker.sent.len(), rank)), "rank {rank}");
         }
-        assert_eq!((counts, self.open.len()), (self.counts, self.workers.iter().filter_map(|it| it.listed).count()));
+        assert_eq!(counts, self.counts);
+        assert_eq!(self.open.len(), self.workers.iter().filter_map(|it| it.listed).count());
         for (id, _) in &self.backlog.lost {
             assert_eq!(self.place_of(*id), Some(Place::Lost), "task {id}: {self:?}");
         }
@@ -61,7 +62,8 @@ impl Scheduler {
             assert!(gang.is_possible(), "gang {first}: {self:?}");
         }
         assert!(self.has_work() || self.next_gang().is_none(), "a gang can start and does not: {self:?}");
-        assert_eq!((self.gangs.len(), self.gangs.iter(&self.gang_table).count()), (waiting, waiting), "{self:?}");
+        assert_eq!(self.gangs.len(), waiting, "{self:?}");
+        assert_eq!(self.gangs.iter(&self.gang_table).count(), waiting, "{self:?}");
         kept
     }
 

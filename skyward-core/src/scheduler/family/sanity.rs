@@ -41,7 +41,8 @@ impl Scheduler {
             let above = above.and_then(|above| families.table.get(&above));
             assert!(above.is_none_or(|above| above.below.contains(id)), "family {id:?}: {self:?}");
         }
-        assert_eq!((queued, open), (families.queued, families.open), "{self:?}");
+        assert_eq!(queued, families.queued, "{self:?}");
+        assert_eq!(open, families.open, "{self:?}");
         assert!(families.callers.iter().all(|(_, _, id)| families.table.contains_key(id)), "{self:?}");
         for rank in self.ranks() {
             self.check_frames(rank);
