@@ -87,12 +87,14 @@ mod tests {
         let rehearsed = builder.rehearsed(3, 2, START, STALL);
         let blueprint = rehearsed.blueprint().unwrap();
         assert_eq!(Provider::name(&blueprint.provider), "local");
-        assert_eq!((blueprint.nodes, blueprint.cluster.workers_per_node), (Nodes::fixed(3), 1));
+        assert_eq!(blueprint.nodes, Nodes::fixed(3));
+        assert_eq!(blueprint.cluster.workers_per_node, 1);
         assert!(blueprint.cluster.accelerator.is_none() && blueprint.requirements.accelerator.is_none());
         assert_eq!(blueprint.image.env["JAX_NUM_CPU_DEVICES"], "2", "whatever plugins set");
         assert_eq!(blueprint.image.env["XLA_FLAGS"], "--xla_a --xla_force_host_platform_device_count=2");
         let limits = rehearsed.limits;
-        assert_eq!((limits.stall, limits.stall_report), (Some(Duration::from_secs(60)), Duration::from_secs(30)));
+        assert_eq!(limits.stall, Some(Duration::from_secs(60)));
+        assert_eq!(limits.stall_report, Duration::from_secs(30));
         assert_eq!(limits.environment, Limits::default().environment);
     }
 

@@ -104,11 +104,13 @@ async fn an_error_before_a_retry_is_a_finding() {
 async fn the_hint_for_a_late_call_names_the_limit_that_ended_it() {
     let rehearsal = rehearsed(call(FOR_EVER), |_| ()).await;
     let own = only(&rehearsal);
-    assert_eq!((own.kind, own.message.as_str()), (FindingKind::Deadline, "ranks 0, 1 had not returned after 30s"));
+    assert_eq!(own.kind, FindingKind::Deadline);
+    assert_eq!(own.message.as_str(), "ranks 0, 1 had not returned after 30s");
     assert!(own.hint.contains("`RehearsalLimits::call`"), "{rehearsal}");
     let rehearsal = rehearsed(call(FOR_EVER).timeout(Duration::from_secs(10)), |_| ()).await;
     let of_call = only(&rehearsal);
-    assert_eq!((of_call.kind, of_call.ranks.len()), (FindingKind::Deadline, 2), "{rehearsal}");
+    assert_eq!(of_call.kind, FindingKind::Deadline, "{rehearsal}");
+    assert_eq!(of_call.ranks.len(), 2, "{rehearsal}");
     assert_eq!(of_call.message, "the task ran longer than its timeout of 10s");
     assert!(of_call.hint.contains("`.timeout(…)`") && !of_call.hint.contains("RehearsalLimits"), "{rehearsal}");
 }
