@@ -518,7 +518,9 @@ async fn a_mark_that_another_user_copies_keeps_no_machine_and_no_pool_and_ends_n
     }
     std::fs::remove_file(&program).unwrap();
     assert_eq!(alive, [true; 3], "a process of another user was ended");
-    assert_eq!((state, listed.len(), pools.len()), (MachineState::Gone, 0, 0));
+    assert_eq!(state, MachineState::Gone);
+    assert_eq!(listed.len(), 0);
+    assert_eq!(pools.len(), 0);
 }
 
 #[tokio::test]
@@ -630,6 +632,7 @@ fn records_of_pools_of_each_version_are_read_and_may_be_missing() {
         let booted = Moment::of_another_boot().age(&Moment::now().unwrap());
         assert!(pool().expires <= end - booted, "without `.created`, it is of an earlier boot: {record:?}");
         std::fs::write(folder.join(".created"), &noted).unwrap();
-        assert_eq!((pool().owner.as_str(), pool().expires), (owner, end), "{record:?}");
+        assert_eq!(pool().owner.as_str(), owner, "{record:?}");
+        assert_eq!(pool().expires, end, "{record:?}");
     }
 }
