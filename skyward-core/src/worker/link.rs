@@ -336,7 +336,8 @@ mod tests {
             let mut waiting = VecDeque::new();
             for (index, size) in sizes.iter().enumerate() {
                 let frame = reader.next(&mut waiting).await.unwrap();
-                assert_eq!((frame.head[1], frame.body.len()), (index as u8, *size));
+                assert_eq!(frame.head[1], index as u8);
+                assert_eq!(frame.body.len(), *size);
             }
             sender.close();
         };
@@ -380,7 +381,8 @@ mod tests {
         assert!(read.unwrap() && frames.remove(0).head[..] == [0x91]);
         let begin = tokio::time::Instant::now();
         let error = reader.read(&mut frames).await.unwrap_err();
-        assert_eq!((error.kind(), begin.elapsed()), (ErrorKind::Io, FRAME_STALLED));
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert_eq!(begin.elapsed(), FRAME_STALLED);
         assert!(error.message().contains("broke off"), "{error}");
     }
 }
