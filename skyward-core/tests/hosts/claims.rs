@@ -25,7 +25,8 @@ async fn one_of_several_clients_that_race_for_a_slot_gets_it() {
     let winners: Vec<_> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
     assert_eq!(winners.len(), 1, "{results:?}");
     for error in results.iter().filter_map(|result| result.as_ref().err()) {
-        assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Provider, true), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Provider, "{error}");
+        assert!(error.is_temporary(), "{error}");
         assert!(error.message().contains(&format!("slot 0 is taken by pool {}", winners[0].pool)), "{error}");
     }
     // A client without a free slot gets an error from `offers`, before anything else happens; when
@@ -51,10 +52,12 @@ async fn nodes_fill_the_slots_of_all_hosts_and_no_more() {
     let results = futures_util::future::join_all(requests.iter().map(|request| hosts.launch_one(request))).await;
     let machines: Vec<_> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
     assert_eq!(machines.len(), 4, "{results:?}");
-    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (2, 2));
+    assert_eq!(scene.machines(0).len(), 2);
+    assert_eq!(scene.machines(1).len(), 2);
     assert_eq!(hosts.list(&pool).await.unwrap().len(), 4);
     tear_down(&hosts, &pool).await;
-    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0));
+    assert_eq!(scene.machines(0).len(), 0);
+    assert_eq!(scene.machines(1).len(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -235,7 +238,8 @@ async fn a_host_that_does_not_answer_does_not_hold_up_other_nodes() {
     assert_eq!(scene.machines(1).len(), 1);
     of_first("CONT");
     tear_down(&hosts, &pool).await;
-    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0));
+    assert_eq!(scene.machines(0).len(), 0);
+    assert_eq!(scene.machines(1).len(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -360,9 +364,11 @@ async fn a_claim_whose_session_is_killed_half_way_is_ended_with_its_pool() {
         assert!(begun.exists(), "{program} {:?}", launch.await);
         scene.servers[0].signal_sessions("KILL");
         let machine = launch.await.unwrap().unwrap();
-        assert_eq!((machine.number.0, scene.machines(1).len()), (0, 1), "{program}: the other host is used");
+        assert_eq!(machine.number.0, 0, "{program}: the other host is used");
+        assert_eq!(scene.machines(1).len(), 1, "{program}: the other host is used");
         hosts.teardown(&pool).await.unwrap();
-        assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0), "{program}");
+        assert_eq!(scene.machines(0).len(), 0, "{program}");
+        assert_eq!(scene.machines(1).len(), 0, "{program}");
         std::fs::remove_dir(begun).unwrap();
     }
 }

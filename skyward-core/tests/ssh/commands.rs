@@ -74,7 +74,8 @@ async fn input_of_any_bytes_and_size_arrives_and_may_be_left_unread() {
     fs::write(&path, &bytes).unwrap();
     let command = Command::script("cmp - \"$file\" && wc -c <\"$file\"").env("file", path.display().to_string());
     let output = remote.run(&command.stdin(bytes.clone()), &|_| {}).await.unwrap();
-    assert_eq!((output.status, output.stdout.trim()), (0, "20971520"), "{output:?}");
+    assert_eq!(output.status, 0, "{output:?}");
+    assert_eq!(output.stdout.trim(), "20971520", "{output:?}");
     let output = remote.run(&Command::script("echo done").stdin(bytes), &|_| {}).await.unwrap();
     assert_eq!(output.stdout, "done\n");
 }
@@ -125,7 +126,8 @@ async fn the_output_of_a_startup_file_is_not_output_of_the_command() {
     let sshd = server(&options.without_streams());
     let remote = connect(&sshd).await;
     let output = remote.run(&Command::script("echo ours; echo too >&2"), &|_| {}).await.unwrap();
-    assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("ours\n", "too\n"));
+    assert_eq!(output.stdout.as_str(), "ours\n");
+    assert_eq!(output.stderr.as_str(), "too\n");
     let path = sshd.path("file");
     remote.put(path.to_str().unwrap(), b"bytes", 0o600).await.unwrap();
     assert_eq!(fs::read(path).unwrap(), b"bytes");
@@ -184,7 +186,8 @@ async fn a_command_is_ended_at_its_deadline_and_its_last_line_reported() {
     let remote = connect(&sshd).await;
     let command = Command::script("echo $$; exec sleep 600").deadline(Duration::from_secs(1));
     let error = remote.run(&command, &|_| {}).await.unwrap_err();
-    assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Timeout, false));
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(!error.is_temporary());
     let pid = &error.context()[0].1;
     until("the command is gone", || !lives(pid)).await;
 }

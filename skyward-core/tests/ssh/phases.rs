@@ -168,7 +168,8 @@ async fn soon<T>(what: impl Future<Output = skyward_core::Result<T>>) -> Error {
 }
 
 fn is(error: &Error, kind: ErrorKind, temporary: bool, said: &str) {
-    assert_eq!((error.kind(), error.is_temporary()), (kind, temporary), "{error:?}");
+    assert_eq!(error.kind(), kind, "{error:?}");
+    assert_eq!(error.is_temporary(), temporary, "{error:?}");
     assert!(format!("{error:#}").contains(said), "`{said}` is missing: {error:?}");
 }
 
