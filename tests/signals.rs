@@ -48,7 +48,8 @@ async fn while_the_pool_starts() {
             Err(error) => fault.assert_start_error(&error),
             // The client notices a stopped agent only when its lease has expired.
             Ok(pool) => {
-                assert_eq!((fault.victim, fault.signal), (Victim::Agent, "STOP"));
+                assert_eq!(fault.victim, Victim::Agent);
+                assert_eq!(fault.signal, "STOP");
                 let mut events = pool.events();
                 fault.wait_until_noticed(&mut events).await;
                 soon("a task after the fault", own_pid().run_on(&pool, ON_NODE_1)).await.unwrap();
