@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use super::policy::long;
-use super::task::Place;
+use super::task::Position;
 use super::timers::Timer;
 use super::timing::RECALL_PAUSE;
 use super::{Action, Scheduler};
@@ -62,7 +62,7 @@ impl Scheduler {
         // Each worker may take hundreds of tasks, so workers look one after another, in slices.
         let mut for_any = 0;
         for id in ids {
-            match self.tasks.get(id).filter(|task| task.place == Place::Queue).map(|task| task.target) {
+            match self.tasks.get(id).filter(|task| task.position == Position::Queue).map(|task| task.target) {
                 Some(Target::Any) => for_any += 1,
                 Some(_) => self.place(now, *id),
                 None => {}

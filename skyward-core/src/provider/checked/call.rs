@@ -101,7 +101,7 @@ impl Checked {
             }
             let Some(error) = trouble else { break };
             tracing::debug!(provider = self.name(), what = call.what, on = first, tries, %error, "trying again");
-            (self.report.0)(&error);
+            (self.on_failed_try.0)(&error);
             *lock(&call.last) = Some(error);
             sleep_until(next).await;
             pause = (pause * 2).min(call.longest_pause);

@@ -232,13 +232,13 @@ fn family() -> (Story, TaskId, Vec<TaskId>) {
 }
 
 /// Ends the try of a task on rank 0; an end by a return uses the given outcome.
-type End = fn(&mut Story, TaskId, crate::payload::Outcome);
+type EndOfTry = fn(&mut Story, TaskId, crate::payload::Outcome);
 
 #[test]
 fn no_call_outlives_the_try_of_its_caller() {
     let value = || Ok(Value::new(vec![], Rank(0)));
     let raised = || Err(Error::new(ErrorKind::Raised, "no"));
-    let ends: [(&str, End); 7] = [
+    let ends: [(&str, EndOfTry); 7] = [
         ("returned", |story, root, value| story.scheduler.on_returned(story.now, Rank(0), root, value, 1)),
         ("cancelled", |story, root, _| story.scheduler.cancel(story.now, root)),
         ("timed out", |story, _, _| story.later(Duration::from_secs(60))),

@@ -9,7 +9,7 @@ impl Scheduler {
         for (id, family) in &families.table {
             for list in &family.queued {
                 for call in list.iter(&self.tasks) {
-                    let task = self.tasks.get(&call).filter(|task| task.place == Place::Queue && !task.abandoned);
+                    let task = self.tasks.get(&call).filter(|task| task.position == Position::Queue && !task.abandoned);
                     assert!(task.is_some() && family.open.contains(&call), "call {call}: {self:?}");
                 }
                 assert_eq!(list.iter(&self.tasks).count(), list.len(), "family {id:?}: {self:?}");

@@ -40,7 +40,7 @@ impl Seed {
 /// What the pool has reported on the calls below each task, in the task's latest try.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    last: BTreeMap<TaskId, Report>,
+    last: BTreeMap<TaskId, CallCounts>,
     /// The number of reports.
     pub(super) count: usize,
     /// The first wrong report.
@@ -48,7 +48,7 @@ pub(super) struct Reports {
 }
 
 #[derive(Debug)]
-struct Report {
+struct CallCounts {
     at: Instant,
     done: usize,
     made: usize,
@@ -62,7 +62,7 @@ impl Reports {
             PoolEvent::TaskRetried { task, .. } => drop(self.last.remove(task)),
             PoolEvent::Calls { task, done, running, waiting } => {
                 let (at, open, done) = (Instant::now(), running + waiting, *done);
-                let report = Report { at, done, made: done + open };
+                let report = CallCounts { at, done, made: done + open };
                 self.count += 1;
                 let Some(before) = self.last.insert(*task, report) else { return };
                 let too_soon = open > 0 && at - before.at < CALLS_REPORT_PAUSE;

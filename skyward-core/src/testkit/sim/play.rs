@@ -80,9 +80,9 @@ pub(super) async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -
     };
     drop(play.pool);
     match ended {
-        End::Dropped => gone(provider).await?,
-        End::Ended => left(provider)?,
-        End::Failed(error) => return Err(format!("the pool did not end: {error:#}")),
+        PoolEnd::Dropped => gone(provider).await?,
+        PoolEnd::Ended => left(provider)?,
+        PoolEnd::Failed(error) => return Err(format!("the pool did not end: {error:#}")),
     }
     let mut heard = heard.await.map_err(|error| format!("{error:#}"))?;
     heard.calls.check()?;
@@ -302,20 +302,20 @@ async fn wait(
 }
 
 /// How a pool ended.
-enum End {
+enum PoolEnd {
     Ended,
     Failed(Error),
     /// The last handle is dropped, without a shutdown.
     Dropped,
 }
 
-async fn end(seed: Seed, pool: Pool) -> End {
+async fn end(seed: Seed, pool: Pool) -> PoolEnd {
     if seed.chance("dropped", 0, 0, 5) {
-        return End::Dropped;
+        return PoolEnd::Dropped;
     }
     match pool.shutdown(SHUTDOWN).await {
-        Ok(()) => End::Ended,
-        Err(error) => End::Failed(error),
+        Ok(()) => PoolEnd::Ended,
+        Err(error) => PoolEnd::Failed(error),
     }
 }
 
