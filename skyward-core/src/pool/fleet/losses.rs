@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::Fleet;
-use super::step::{Step, Workers};
+use super::directive::{Directive, Workers};
 use super::streak::Streak;
 use super::timing::SOUND;
 use crate::error::{Error, ErrorKind};
@@ -16,8 +16,8 @@ use crate::scheduler::{Loss, Returns};
 /// What follows from a loss.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// Carry out these steps.
-    Repair(Vec<Step>),
+    /// Carry out these directives.
+    Repair(Vec<Directive>),
     /// The workers of this node do not start, and those of the others do: its machine counts as
     /// lost.
     Sick(NodeIndex, Error),
