@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 /// How long before its calculated end a machine may be gone and still count as expired.
+#[cfg(any(feature = "ssh", feature = "docker"))]
 pub(crate) const EARLY_END: Duration = Duration::from_secs(2);
 /// How long the end of a machine is remembered.
+#[cfg(any(feature = "ssh", feature = "docker"))]
 pub(crate) const END_REMEMBERED: Duration = Duration::from_secs(366 * 24 * 3600);
 /// How long further machines can join a call of the provider.
 pub(crate) const GATHER: Duration = Duration::from_millis(10);
