@@ -85,7 +85,9 @@ async fn main() -> skyward::Result<()> {
         .scope(async |pool| {
             for wanted in 11..14 {
                 let (tasks, switch, greeting) = count().run(pool).await?;
-                assert_eq!((tasks, switch.as_str(), greeting.as_str()), (wanted, "on", "hi"));
+                assert_eq!(tasks, wanted);
+                assert_eq!(switch.as_str(), "on");
+                assert_eq!(greeting.as_str(), "hi");
                 println!("task {tasks} of this worker; the greeting is `{greeting}`");
             }
             Ok(())

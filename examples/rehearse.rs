@@ -29,7 +29,8 @@ async fn main() -> skyward::Result<()> {
     let rehearsal = builder.rehearse(mean(vec![1.0]), 2, 1).await?;
     println!("{rehearsal}\n");
     assert!(!rehearsal.is_clean());
-    assert_eq!((rehearsal.findings[0].kind, &rehearsal.findings[0].ranks[..]), (FindingKind::Raised, &[Rank(1)][..]));
+    assert_eq!(rehearsal.findings[0].kind, FindingKind::Raised);
+    assert_eq!(&rehearsal.findings[0].ranks[..], &[Rank(1)][..]);
 
     let rehearsal = builder.rehearse(mean(vec![1.0, 3.0]), 2, 1).await?;
     println!("{rehearsal}");

@@ -87,7 +87,8 @@ fn check(together: &[Report], alone: &Report) {
     let [first, second] = together else { unreachable!("there are two places") };
     assert_eq!(first.weights_digest, second.weights_digest, "both end with the same weights");
     assert_eq!(first.loss, second.loss, "the loss is that of all ranks");
-    assert_eq!((alone.rank, alone.ranks), (0, 1), "a task alone finds no world");
+    assert_eq!(alone.rank, 0, "a task alone finds no world");
+    assert_eq!(alone.ranks, 1, "a task alone finds no world");
     // Half of the batch on each of two ranks equals the whole batch on one rank.
     assert_eq!(first.steps, alone.steps);
     assert!((first.loss[0] / alone.loss[0] - 1.0).abs() < 0.01, "{first:?}, {alone:?}");

@@ -172,7 +172,7 @@ pub mod __private {
     pub use skyward_core::compute::PendingCompute;
     pub use skyward_core::error::Result;
     pub use skyward_core::payload::declared::{Declared, DeclaredWhole, Items, Nothing, Optional, Something, Whole};
-    pub use skyward_core::payload::fit::{Class, Shape};
+    pub use skyward_core::payload::fit::{Class, Structure};
     pub use skyward_core::payload::{Args, ComputeFn, Output, Payload, Source, StaticSource};
     pub use std::sync::Arc;
 }

@@ -181,7 +181,8 @@ fn borrowed_arguments_arrive_and_bytes_are_bytes() {
         flags: Vec<bool>,
     }
     let passed: Passed = value::decode(&task.args).unwrap();
-    assert_eq!((passed.values, passed.flags), (vec![1.5, 2.0], vec![true]));
+    assert_eq!(passed.values, vec![1.5, 2.0]);
+    assert_eq!(passed.flags, vec![true]);
     let bytes = b"\xa4data\xc4\x03xyz";
     assert!(task.args.windows(bytes.len()).any(|window| window == bytes), "MessagePack's binary type");
 }
@@ -233,7 +234,8 @@ fn a_folder_is_embedded_with_all_its_files() {
             ("trainer/fit.py", include_str!("ui/payloads/trainer/fit.py").len()),
         ]
     );
-    assert_eq!((source.main(), source.entry()), ("trainer/__init__.py", "train"));
+    assert_eq!(source.main(), "trainer/__init__.py");
+    assert_eq!(source.entry(), "train");
 }
 
 #[test]

@@ -65,7 +65,8 @@ fn until_it_fits(
     let mut size = PAGE;
     loop {
         let said = finish(user.command("call").envs(variables.iter().copied()).spawn().unwrap());
-        assert_eq!((user.machines(), user.pools()), (Vec::new(), Vec::new()), "{said}");
+        assert!(user.machines().is_empty(), "{said}");
+        assert!(user.pools().is_empty(), "{said}");
         if said == "returned" {
             return errors;
         }

@@ -110,7 +110,8 @@ async fn a_payload_that_closes_all_descriptors_is_told_so_and_its_worker_replace
             assert!(polite.run(pool).await?);
             assert_eq!(pid().run(pool).await?, before);
             let error = rude.run(pool).await.unwrap_err();
-            assert_eq!((error.kind(), error.exit()), (ErrorKind::WorkerExited, Some(&WorkerExit::Code(4))), "{error}");
+            assert_eq!(error.kind(), ErrorKind::WorkerExited, "{error}");
+            assert_eq!(error.exit(), Some(&WorkerExit::Code(4)), "{error}");
             assert!(error.hint().is_some_and(|hint| hint.contains("descriptors")), "{error}");
             assert_ne!(pid().run(pool).await?, before);
             Ok(())

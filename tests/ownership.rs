@@ -162,7 +162,8 @@ fn a_client_that_reaps_constantly_ends_no_starting_or_running_pool() {
     user.outputs[0].read_to_string(&mut said).unwrap();
     assert!(user.clients[reaper].wait().unwrap().success(), "{said}");
     assert!(said.contains("said looked") && !said.contains("said ended") && !said.contains("said left"), "{said}");
-    assert_eq!((user.machines(), user.pools()), (Vec::new(), Vec::new()));
+    assert!(user.machines().is_empty());
+    assert!(user.pools().is_empty());
 }
 
 #[test]
@@ -196,7 +197,8 @@ fn no_machine_starts_that_cannot_be_recorded() {
     disk.fill();
     let said = finish(user.command("start").spawn().unwrap());
     assert!(said.starts_with("error Ledger cannot write to the ledger") && said.contains("free some space"), "{said}");
-    assert_eq!((user.machines(), user.pools()), (Vec::new(), Vec::new()));
+    assert!(user.machines().is_empty());
+    assert!(user.pools().is_empty());
 }
 
 #[test]

@@ -48,11 +48,12 @@ async fn while_the_pool_starts() {
             Err(error) => fault.assert_start_error(&error),
             // The client notices a stopped agent only when its lease has expired.
             Ok(pool) => {
-                assert_eq!((fault.victim, fault.signal), (Victim::Agent, "STOP"));
+                assert_eq!(fault.victim, Victim::Agent);
+                assert_eq!(fault.signal, "STOP");
                 let mut events = pool.events();
                 fault.wait_until_noticed(&mut events).await;
                 soon("a task after the fault", own_pid().run_on(&pool, ON_NODE_1)).await.unwrap();
-                pool.shutdown(END).await.unwrap();
+                pool.shutdown(POOL_END).await.unwrap();
             }
         }
         assert_nothing_left(&process.pool);
@@ -78,7 +79,7 @@ async fn while_it_is_idle() {
         let other = soon("a task elsewhere", own_pid().run_on(&pool, Target::Rank(Rank(0)))).await;
         assert_ne!(after.unwrap(), before, "{fault:?}: a fresh worker runs the task");
         other.unwrap();
-        pool.shutdown(END).await.unwrap();
+        pool.shutdown(POOL_END).await.unwrap();
         assert_nothing_left(&process.pool);
     }))
     .await;
@@ -119,7 +120,7 @@ async fn while_tasks_run() {
         }
         waiting.unwrap();
         elsewhere.unwrap();
-        pool.shutdown(END).await.unwrap();
+        pool.shutdown(POOL_END).await.unwrap();
         assert_nothing_left(&process.pool);
     }))
     .await;
@@ -142,7 +143,7 @@ async fn while_it_ends() {
         };
         let end = async {
             scene.reached("running").await;
-            pool.shutdown(END).await
+            pool.shutdown(POOL_END).await
         };
         let all = async { tokio::join!(endless.run_on(&pool, Target::Rank(Rank(0))), end, make_fault) };
         let (task, ended, ()) = soon("the pool ends", all).await;
@@ -238,4 +239,4 @@ const WAIT: &str = indoc! {"
         return os.getpid()
 "};
 /// How long a pool may take to end; its agents get half of it.
-const END: Duration = Duration::from_secs(6);
+const POOL_END: Duration = Duration::from_secs(6);

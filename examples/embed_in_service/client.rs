@@ -65,7 +65,7 @@ impl Client {
     async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, Failure> {
         let response = self.send(method, path, body, 0).await?;
         let (head, body) = response.into_parts();
-        let body = tokio::time::timeout(PATIENCE, body.collect()).await??.to_bytes();
+        let body = tokio::time::timeout(ANSWER, body.collect()).await??.to_bytes();
         let body = serde_json::from_slice(&body).map_err(|error| format!("{path}: {error}: {body:?}"))?;
         Ok(Answer { status: head.status, headers: head.headers, body })
     }
@@ -83,7 +83,7 @@ impl Client {
             tokio::spawn(connection);
             Ok::<_, Failure>(sender.send_request(request).await?)
         };
-        tokio::time::timeout(PATIENCE, answer).await?
+        tokio::time::timeout(ANSWER, answer).await?
     }
 }
 
@@ -99,7 +99,7 @@ impl Follower {
                     None => continue,
                 }
             }
-            match tokio::time::timeout(PATIENCE, self.body.frame()).await? {
+            match tokio::time::timeout(ANSWER, self.body.frame()).await? {
                 Some(frame) => {
                     if let Ok(data) = frame?.into_data() {
                         self.text.push_str(std::str::from_utf8(&data)?);
@@ -136,4 +136,4 @@ impl Told {
 }
 
 /// How long one answer, or one event, may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+const ANSWER: Duration = Duration::from_secs(120);

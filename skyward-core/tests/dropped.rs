@@ -72,9 +72,9 @@ impl Fate for Slow {
         // The argument `n` is at the end of the map: 200 for a task that streams, 201 for one that
         // ignores interrupts.
         match args.last() {
-            Some(200) => Work::Yield(3, TASK),
+            Some(200) => Work::Yield(3, TASK_RUN),
             Some(201) => Work::UntilKilled,
-            _ => Work::Return(TASK),
+            _ => Work::Return(TASK_RUN),
         }
     }
 
@@ -141,7 +141,9 @@ fn at_each_moment(step: Duration, body: impl AsyncFn(FakeProvider, Cut) -> bool)
                     settled(&provider, cut).await;
                     completed
                 };
-                timeout(BOUND, body).await.unwrap_or_else(|_| panic!("a future never completes, dropped at {cut:?}"))
+                timeout(TEST_BODY, body)
+                    .await
+                    .unwrap_or_else(|_| panic!("a future never completes, dropped at {cut:?}"))
             });
             if completed {
                 break;
@@ -166,15 +168,15 @@ async fn settled(provider: &FakeProvider, cut: Cut) {
 /// task left.
 fn on_a_pool(body: impl AsyncFn(&Pool, Cut) -> bool) {
     for joined in [false, true] {
-        at_each_moment(TASK / 8, async |provider, cut| {
+        at_each_moment(TASK_RUN / 8, async |provider, cut| {
             let pool = builder(&provider, joined).start().await.unwrap();
             let completed = body(&pool, cut).await;
             let dropped = Instant::now();
             while pool.status().queued + pool.status().running > 0 {
-                assert!(dropped.elapsed() < TASK / 2, "a task goes on, dropped at {cut:?}");
+                assert!(dropped.elapsed() < TASK_RUN / 2, "a task goes on, dropped at {cut:?}");
                 sleep(Duration::from_millis(5)).await;
             }
-            let answer = timeout(ANSWER, echo(99).broadcast(&pool)).await;
+            let answer = timeout(POOL_ANSWER, echo(99).broadcast(&pool)).await;
             let answers = answer.unwrap_or_else(|_| panic!("the pool does not answer, dropped at {cut:?}")).unwrap();
             assert_eq!(answers.iter().map(|answer| answer["n"]).collect::<Vec<_>>(), [99, 99]);
             assert_eq!(
@@ -334,7 +336,7 @@ fn resize() {
 #[test]
 fn start() {
     for joined in [false, true] {
-        at_each_moment(STEP, async |provider, cut| match cut.take(builder(&provider, joined).start()).await {
+        at_each_moment(MOMENTS_APART, async |provider, cut| match cut.take(builder(&provider, joined).start()).await {
             Some(pool) => {
                 assert_eq!(echo(1).run(&pool.unwrap()).await.unwrap()["n"], 1);
                 true
@@ -347,7 +349,7 @@ fn start() {
 #[test]
 fn scope() {
     for joined in [false, true] {
-        at_each_moment(STEP, async |provider, cut| {
+        at_each_moment(MOMENTS_APART, async |provider, cut| {
             let scope = builder(&provider, joined).scope(async |pool| echo(1).broadcast(pool).await);
             cut.take(scope).await.map(Result::unwrap).is_some()
         });
@@ -357,7 +359,7 @@ fn scope() {
 #[test]
 fn start_unless() {
     for joined in [false, true] {
-        at_each_moment(STEP, async |provider, cut| {
+        at_each_moment(MOMENTS_APART, async |provider, cut| {
             let stop = sleep(Duration::from_millis(60));
             let stopped = cut.take(builder(&provider, joined).start_unless(stop)).await;
             assert!(stopped.as_ref().is_none_or(|stopped| matches!(stopped, Ok(None))), "{stopped:?}");
@@ -375,13 +377,13 @@ fn a_task_behind_a_stubborn_one_waits_only_for_the_grace_time() {
         let provider = FakeProvider::new(Arc::new(Slow));
         let pool = builder(&provider, false).nodes(1).start().await.unwrap();
         let stubborn = pool.submit(echo(201).into_task().unwrap(), Target::Any).await.unwrap();
-        sleep(TASK).await;
+        sleep(TASK_RUN).await;
         let behind = pool.submit(echo(1).into_task().unwrap(), Target::Any).await.unwrap();
         let dropped = Instant::now();
         drop(stubborn);
         behind.outcome().await.unwrap();
         let fresh_worker = Duration::from_millis(100);
-        assert!(dropped.elapsed() <= GRACE + fresh_worker + TASK, "{:?}", dropped.elapsed());
+        assert!(dropped.elapsed() <= GRACE + fresh_worker + TASK_RUN, "{:?}", dropped.elapsed());
         assert!(dropped.elapsed() >= GRACE, "the stubborn task ended before its grace time");
         pool.shutdown(Duration::from_secs(60)).await.unwrap();
     });
@@ -419,7 +421,7 @@ fn a_cancellation_that_is_lost_with_its_connection_costs_no_worker() {
         let running = pool.submit(task(), Target::Any).await.unwrap();
         let behind = pool.submit(task(), Target::Any).await.unwrap();
         assert_eq!(pool.status().queued, 0, "both are on the worker");
-        sleep(TASK / 4).await;
+        sleep(TASK_RUN / 4).await;
         cut.store(true, Ordering::SeqCst);
         drop(behind);
         running.outcome().await.unwrap();
@@ -438,7 +440,7 @@ fn a_cancellation_that_is_lost_with_its_connection_costs_no_worker() {
 #[test]
 fn shutdown() {
     for joined in [false, true] {
-        at_each_moment(STEP, async |provider, cut| {
+        at_each_moment(MOMENTS_APART, async |provider, cut| {
             let pool = builder(&provider, joined).start().await.unwrap();
             let running = pool.submit(echo(1).into_task().unwrap(), Target::Any).await.unwrap();
             let deadline = Duration::from_secs(60);
@@ -457,12 +459,12 @@ fn shutdown() {
 }
 
 /// How long a task runs, or the next item of a stream takes. A cancelled task ends sooner.
-const TASK: Duration = Duration::from_millis(400);
+const TASK_RUN: Duration = Duration::from_millis(400);
 const GRACE: Duration = Duration::from_secs(1);
 /// The time between two moments at which a future is dropped.
-const STEP: Duration = Duration::from_millis(7);
+const MOMENTS_APART: Duration = Duration::from_millis(7);
 /// The most moments at which a future is dropped; every future here completes earlier.
 const MOST: usize = 200;
 /// How long a pool may take to answer: longer than all grace times.
-const ANSWER: Duration = Duration::from_secs(30);
-const BOUND: Duration = Duration::from_secs(3600);
+const POOL_ANSWER: Duration = Duration::from_secs(30);
+const TEST_BODY: Duration = Duration::from_secs(3600);

@@ -147,7 +147,8 @@ async fn an_exception_has_its_type_message_and_traceback() {
     let fake = pool(on_train(raises), 1).await;
     let error = train::<()>(1).run(&fake.1).await.unwrap_err();
     let exception = error.exception().unwrap();
-    assert_eq!((exception.type_name.as_str(), exception.message.as_str()), ("torch.OutOfMemoryError", "too large"));
+    assert_eq!(exception.type_name.as_str(), "torch.OutOfMemoryError");
+    assert_eq!(exception.message.as_str(), "too large");
     assert_eq!(exception.traceback, "File \"a.py\", line 1\n");
     end(fake).await;
 }

@@ -241,7 +241,8 @@ async fn the_pool_waits_for_a_worker_that_runs_a_task_however_long_it_is_silent(
     cut.store(false, Ordering::SeqCst);
     deaf.outcome().await.unwrap();
     behind.outcome().await.unwrap();
-    assert_eq!((begun(&provider, 10), begun(&provider, 2)), (1, 1));
+    assert_eq!(begun(&provider, 10), 1);
+    assert_eq!(begun(&provider, 2), 1);
     assert_eq!(pool.status().workers[0].pid, worker, "it was not ended");
     pool.shutdown(Duration::from_secs(60)).await.unwrap();
 }
@@ -265,7 +266,8 @@ async fn only_tasks_that_a_lost_worker_has_not_begun_are_sent_again() {
         cut.store(false, Ordering::SeqCst);
         crashes.outcome().await.unwrap_err();
         behind.outcome().await.unwrap();
-        assert_eq!((begun(&provider, 12), begun(&provider, 3)), (1 + retries, 1));
+        assert_eq!(begun(&provider, 12), 1 + retries);
+        assert_eq!(begun(&provider, 3), 1);
         pool.shutdown(Duration::from_secs(60)).await.unwrap();
         let mut retried = 0;
         while let Some(EventItem::Event(event)) = events.next().await {
@@ -348,7 +350,9 @@ async fn a_gang_without_progress_is_reported_once_and_goes_on_until_it_is_cancel
     let PoolEvent::TaskStalled { entry, payload, silent, message, stacks, .. } = &**report else { unreachable!() };
     // A rank returned after a minute, which was progress.
     assert!((660..666).contains(&after.as_secs()) && *silent == Duration::from_secs(600), "{after:?} {silent:?}");
-    assert_eq!((entry.as_str(), payload.as_str(), stacks.len()), ("f", "a.py", 2));
+    assert_eq!(entry.as_str(), "f");
+    assert_eq!(payload.as_str(), "a.py");
+    assert_eq!(stacks.len(), 2);
     let there = message.matches("was in `work` (fake.py:1)").count();
     assert!(message.starts_with("no progress for 600s: rank ") && there == 2, "{message}");
     assert_eq!(pool.status().generation.0, 1, "nothing was ended");

@@ -121,14 +121,22 @@ fn check_agent(golden: &Golden, frame: Frame) {
     match message {
         FromAgent::Hello { version, pid, python, installed } => {
             let installed: BTreeMap<String, String> = rmp_serde::from_slice(&installed).unwrap();
-            assert_eq!((installed["python"].as_str(), installed.len()), ("3.12", 3));
-            assert_eq!((version, pid, python.as_str()), (2, 4242, head[3].as_str().unwrap()));
+            assert_eq!(installed["python"].as_str(), "3.12");
+            assert_eq!(installed.len(), 3);
+            assert_eq!(version, 2);
+            assert_eq!(pid, 4242);
+            assert_eq!(python.as_str(), head[3].as_str().unwrap());
         }
         FromAgent::Started { request, generation, workers } => {
-            assert_eq!((request, generation, workers[0].pid), (5, 1, 4243));
+            assert_eq!(request, 5);
+            assert_eq!(generation, 1);
+            assert_eq!(workers[0].pid, 4243);
             assert_eq!(workers[0].socket, head[3][0][2].as_str().unwrap());
         }
-        FromAgent::Port { request, port } => assert_eq!((request, port), (7, 41234)),
+        FromAgent::Port { request, port } => {
+            assert_eq!(request, 7);
+            assert_eq!(port, 41234);
+        }
         FromAgent::Exited { code, signal, out_of_memory, begun, .. } => {
             assert_eq!(code.map(i64::from), head[4].as_i64());
             assert_eq!(signal.map(i64::from), head[5].as_i64());
@@ -137,26 +145,53 @@ fn check_agent(golden: &Golden, frame: Frame) {
         }
         FromAgent::Pong { sequence } => assert_eq!(Some(sequence), head[1].as_u64()),
         FromAgent::Log { stream, offset, bytes, .. } => {
-            assert_eq!((stream, offset, &bytes[..]), (1, 70000, &unhex(&golden.body_hex)[..]));
+            assert_eq!(stream, 1);
+            assert_eq!(offset, 70000);
+            assert_eq!(&bytes[..], &unhex(&golden.body_hex)[..]);
         }
-        FromAgent::LogEnd { stdout, stderr, .. } => assert_eq!((stdout, stderr), (70006, 0)),
-        FromAgent::Stopped { request, workers, .. } => assert_eq!((request, workers), (6, vec![0, 1])),
+        FromAgent::LogEnd { stdout, stderr, .. } => {
+            assert_eq!(stdout, 70006);
+            assert_eq!(stderr, 0);
+        }
+        FromAgent::Stopped { request, workers, .. } => {
+            assert_eq!(request, 6);
+            assert_eq!(workers, vec![0, 1]);
+        }
         FromAgent::Error { refused, text, request } => {
-            assert_eq!((refused, text.as_str(), request), (2, head[2].as_str().unwrap(), 5));
+            assert_eq!(refused, 2);
+            assert_eq!(text.as_str(), head[2].as_str().unwrap());
+            assert_eq!(request, 5);
         }
-        FromAgent::Bye { request } => assert_eq!((&head[0], request), (&42.into(), 8)),
+        FromAgent::Bye { request } => {
+            assert_eq!(head[0].as_u64(), Some(42));
+            assert_eq!(request, 8);
+        }
         FromAgent::Recalled { generation, worker, pid, upto, begun } => {
-            assert_eq!((generation, worker, pid, upto, begun), (1, 0, 4243, 70_000, 300));
+            assert_eq!(generation, 1);
+            assert_eq!(worker, 0);
+            assert_eq!(pid, 4243);
+            assert_eq!(upto, 70_000);
+            assert_eq!(begun, 300);
         }
-        FromAgent::Progress { generation, worker } => assert_eq!((generation, worker), (1, 0)),
+        FromAgent::Progress { generation, worker } => {
+            assert_eq!(generation, 1);
+            assert_eq!(worker, 0);
+        }
         FromAgent::Stacks { generation, worker, text } => {
-            assert_eq!((generation, worker, &text[..]), (1, 0, &unhex(&golden.body_hex)[..]));
+            assert_eq!(generation, 1);
+            assert_eq!(worker, 0);
+            assert_eq!(&text[..], &unhex(&golden.body_hex)[..]);
         }
         FromAgent::Calls { generation, worker, pid, path } => {
-            assert_eq!((generation, worker, pid, path.as_str()), (1, 0, 4243, head[4].as_str().unwrap()));
+            assert_eq!(generation, 1);
+            assert_eq!(worker, 0);
+            assert_eq!(pid, 4243);
+            assert_eq!(path.as_str(), head[4].as_str().unwrap());
         }
         FromAgent::Notice { kind, seconds, words } => {
-            assert_eq!((kind.as_str(), seconds, words.as_str()), ("preempted", 120.0, head[3].as_str().unwrap()));
+            assert_eq!(kind.as_str(), "preempted");
+            assert_eq!(seconds, 120.0);
+            assert_eq!(words.as_str(), head[3].as_str().unwrap());
         }
     }
 }
@@ -166,36 +201,64 @@ fn check_calls(golden: &Golden, frame: Frame) {
     let number = |at: usize| golden.head[at].as_u64().unwrap();
     match message {
         FromCaller::Hello(hello) => {
-            assert_eq!((hello.version, hello.pid, hello.generation, hello.rank), (2, 4243, 1, 0));
+            assert_eq!(hello.version, 2);
+            assert_eq!(hello.pid, 4243);
+            assert_eq!(hello.generation, 1);
+            assert_eq!(hello.rank, 0);
             assert_eq!(hello.received, number(5));
         }
         FromCaller::Submit { n, call, frame: of, options, body } => {
-            assert_eq!((n, call, of.run, of.help), (number(1), number(2), number(3), number(4)));
+            assert_eq!(n, number(1));
+            assert_eq!(call, number(2));
+            assert_eq!(of.run, number(3));
+            assert_eq!(of.help, number(4));
             let said = golden.head[5].get("timeout").and_then(Value::as_f64);
             assert_eq!(options.timeout.map(|timeout| timeout.as_secs_f64()), said);
             assert_eq!(body, frame.body);
         }
-        FromCaller::Wait { n, frame } => assert_eq!((n, frame.run, frame.help), (number(1), number(2), number(3))),
+        FromCaller::Wait { n, frame } => {
+            assert_eq!(n, number(1));
+            assert_eq!(frame.run, number(2));
+            assert_eq!(frame.help, number(3));
+        }
         FromCaller::Waited { n } => assert_eq!(n, number(1)),
         FromCaller::Helped { n, help, micros, value } => {
-            assert_eq!((n, help, micros), (number(1), number(2), number(3)));
+            assert_eq!(n, number(1));
+            assert_eq!(help, number(2));
+            assert_eq!(micros, number(3));
             assert_eq!(value, frame.body);
         }
         FromCaller::HelpFailed { n, help, micros, failure } => {
-            assert_eq!((n, help, micros), (number(1), number(2), number(3)));
+            assert_eq!(n, number(1));
+            assert_eq!(help, number(2));
+            assert_eq!(micros, number(3));
             assert!(!failure.kind.is_empty());
         }
-        FromCaller::Refuse { n, help } => assert_eq!((n, help), (number(1), number(2))),
-        FromCaller::Drop { n, call } => assert_eq!((n, call), (number(1), number(2))),
+        FromCaller::Refuse { n, help } => {
+            assert_eq!(n, number(1));
+            assert_eq!(help, number(2));
+        }
+        FromCaller::Drop { n, call } => {
+            assert_eq!(n, number(1));
+            assert_eq!(call, number(2));
+        }
         FromCaller::Fetch { n, fetch, rank, digest, offset, length } => {
-            assert_eq!((n, fetch, u64::from(rank)), (number(1), number(2), number(3)));
-            assert_eq!((digest.as_str(), offset, length), (golden.head[4].as_str().unwrap(), number(5), number(6)));
+            assert_eq!(n, number(1));
+            assert_eq!(fetch, number(2));
+            assert_eq!(u64::from(rank), number(3));
+            assert_eq!(digest.as_str(), golden.head[4].as_str().unwrap());
+            assert_eq!(offset, number(5));
+            assert_eq!(length, number(6));
         }
         FromCaller::Piece { n, read, body } => {
-            assert_eq!((n, read), (number(1), number(2)));
+            assert_eq!(n, number(1));
+            assert_eq!(read, number(2));
             assert_eq!(body, frame.body);
         }
-        FromCaller::Missing { n, read } => assert_eq!((n, read), (number(1), number(2))),
+        FromCaller::Missing { n, read } => {
+            assert_eq!(n, number(1));
+            assert_eq!(read, number(2));
+        }
         FromCaller::Ack { received } => assert_eq!(received, number(1)),
     }
 }
@@ -205,7 +268,10 @@ fn check_worker(golden: &Golden, frame: Frame) {
     let head = &golden.head;
     match message {
         FromWorker::Hello(WorkerHello { version, pid, generation, rank, received, failure, .. }) => {
-            assert_eq!((version, pid, generation, rank), (2, 4243, 1, 0));
+            assert_eq!(version, 2);
+            assert_eq!(pid, 4243);
+            assert_eq!(generation, 1);
+            assert_eq!(rank, 0);
             assert_eq!(Some(received), head[7].as_u64());
             assert_eq!(Some(failure.is_none()), head[5].as_bool());
             assert!(failure.is_none_or(|failure| failure.kind == "hook" && failure.plugin.is_some()));
@@ -218,9 +284,14 @@ fn check_worker(golden: &Golden, frame: Frame) {
             assert_eq!(end.sequence, 42);
             assert_eq!(failure.kind, "exception");
         }
-        FromWorker::Item { run, index, value } => assert_eq!((run, index, &value[..]), (9, 0, &[1][..])),
+        FromWorker::Item { run, index, value } => {
+            assert_eq!(run, 9);
+            assert_eq!(index, 0);
+            assert_eq!(&value[..], &[1][..]);
+        }
         FromWorker::Report { sequence, run, value } => {
-            assert_eq!((sequence, run), (44, 9));
+            assert_eq!(sequence, 44);
+            assert_eq!(run, 9);
             assert_eq!(skyward_core::payload::value::decode::<BTreeMap<String, f64>>(&value).unwrap()["loss"], 0.5);
         }
     }

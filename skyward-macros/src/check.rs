@@ -4,9 +4,9 @@ use quote::ToTokens as _;
 use skyward_python::names::{list, nearest};
 use skyward_python::{Function, Parameter, Scalar};
 
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::{Anchor, Diagnostic};
 use crate::fit::{Plain, Rust, rust_type, written};
-use crate::signature::{ResultShape, Signature};
+use crate::signature::{ResultForm, Signature};
 
 /// How an argument is passed to Python.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(crate) fn check(signature: &Signature, function: &Function) -> Vec<Diagnosti
                     function.name,
                     function.location()
                 );
-                found.push(Diagnostic::new(Place::Argument(index), message));
+                found.push(Diagnostic::new(Anchor::Argument(index), message));
             }
             None if !function.takes_any => {
                 let free = || {
@@ -43,11 +43,11 @@ pub(crate) fn check(signature: &Signature, function: &Function) -> Vec<Diagnosti
                 };
                 let close = nearest(&argument.name, free());
                 meant.extend(close);
-                found.push(Diagnostic::new(Place::Argument(index), unknown(function, &argument.name, close)));
+                found.push(Diagnostic::new(Anchor::Argument(index), unknown(function, &argument.name, close)));
             }
             Some(parameter) => found.extend(
                 misfit(function, parameter, &argument.ty)
-                    .map(|message| Diagnostic::new(Place::ArgumentType(index), message)),
+                    .map(|message| Diagnostic::new(Anchor::ArgumentType(index), message)),
             ),
             None => {}
         }
@@ -56,7 +56,7 @@ pub(crate) fn check(signature: &Signature, function: &Function) -> Vec<Diagnosti
         let passed = signature.arguments.iter().any(|argument| argument.name == parameter.name);
         // One error is enough for a parameter and an argument that is most likely its misspelling.
         if !passed && !parameter.has_default && !meant.contains(&parameter.name.as_str()) {
-            found.push(Diagnostic::new(Place::Name, missing(function, parameter)));
+            found.push(Diagnostic::new(Anchor::Name, missing(function, parameter)));
         }
     }
     found.extend(check_result(signature, function));
@@ -68,9 +68,9 @@ fn check_result(signature: &Signature, function: &Function) -> Option<Diagnostic
         return Some(found.into());
     }
     // The compiler checks other types, which may be aliases of a stream.
-    if function.first_yield.is_some() && signature.result != ResultShape::Unknown {
+    if function.first_yield.is_some() && signature.result != ResultForm::Unknown {
         let (message, advice) = generator(function);
-        return Some(Diagnostic::new(Place::Output, format!("{message}\n{advice}")));
+        return Some(Diagnostic::new(Anchor::Output, format!("{message}\n{advice}")));
     }
     let scalars = function.returns.scalars.as_ref().filter(|_| function.first_yield.is_none())?;
     let plain = Plain::of(&signature.output)?;
@@ -92,7 +92,7 @@ fn check_result(signature: &Signature, function: &Function) -> Option<Diagnostic
         function.name,
         function.location()
     );
-    Some(Diagnostic::new(Place::Output, message))
+    Some(Diagnostic::new(Anchor::Output, message))
 }
 
 /// The message and the advice for a generator that is not declared as a stream.
@@ -144,7 +144,7 @@ pub(crate) fn passing(signature: &Signature, function: Option<&Function>) -> Vec
         .map(|argument| match function.and_then(|function| function.parameter(&argument.name)) {
             // What `**kwargs` takes goes on to where a default may wait for it; so it may where the
             // function is not known.
-            Some(Parameter { has_default: true, .. }) | None if argument.shape.optional => Passing::UnlessNone,
+            Some(Parameter { has_default: true, .. }) | None if argument.form.optional => Passing::UnlessNone,
             _ => Passing::Always,
         })
         .collect()
@@ -201,9 +201,9 @@ mod tests {
         }
     }
 
-    fn messages(rust: &str, python: &str) -> Vec<(Place, String)> {
+    fn messages(rust: &str, python: &str) -> Vec<(Anchor, String)> {
         let (signature, function) = both(rust, python);
-        check(&signature, &function).into_iter().map(|found| (found.place, found.message)).collect()
+        check(&signature, &function).into_iter().map(|found| (found.anchor, found.message)).collect()
     }
 
     #[test]
@@ -227,18 +227,18 @@ mod tests {
     #[test]
     fn unknown_and_missing_arguments_are_found() {
         let found = messages("fn f(epoch: u32, other: u8);", "def f(epochs: int, rate: float): pass");
-        assert_eq!(found[0].0, Place::Argument(0));
+        assert_eq!(found[0].0, Anchor::Argument(0));
         assert!(found[0].1.contains("a.py:1:5") && found[0].1.ends_with("did you mean `epochs`?"), "{found:#?}");
-        assert_eq!(found[1].0, Place::Argument(1));
+        assert_eq!(found[1].0, Anchor::Argument(1));
         assert!(found[1].1.contains("`epochs` and `rate`"), "{found:#?}");
-        assert_eq!(found[2].0, Place::Name);
+        assert_eq!(found[2].0, Anchor::Name);
         assert!(found[2].1.contains("`rate: float`") && found[2].1.contains("`rate: f64`"), "{found:#?}");
         assert_eq!(found.len(), 3, "`epochs` is not told twice");
     }
 
     #[test]
     fn positional_only_parameters_are_refused() {
-        assert_eq!(messages("fn f(a: u8);", "def f(a, /): pass")[0].0, Place::Argument(0));
+        assert_eq!(messages("fn f(a: u8);", "def f(a, /): pass")[0].0, Anchor::Argument(0));
         assert!(messages("fn f();", "def f(a, /): pass")[0].1.contains("remove the `/`"));
     }
 
@@ -248,7 +248,7 @@ mod tests {
         assert!(messages("fn f();", "def f(): yield 1")[0].1.contains("-> Streaming<T>"));
         assert!(messages("fn f() -> Vec<Report>;", "def f(): yield 1")[0].1.contains("-> Streaming<T>"));
         let found = messages("fn f() -> Streaming<u8>;", "async def f(): yield 1");
-        assert_eq!(found[0].0, Place::Entry);
+        assert_eq!(found[0].0, Anchor::Entry);
         assert!(found[0].1.contains("asynchronous generator"), "{found:#?}");
     }
 
@@ -256,13 +256,13 @@ mod tests {
     fn plain_annotations_that_never_fit_are_found() {
         let found = messages("fn f(x: f64, y: Option<&str>) -> f64;", "def f(x: str, y: bytes | None) -> str: pass");
         assert_eq!(found.len(), 2, "`None` fits the second: {found:#?}");
-        assert_eq!(found[0].0, Place::ArgumentType(0));
+        assert_eq!(found[0].0, Anchor::ArgumentType(0));
         assert_eq!(
             found[0].1,
             "`f` (a.py:1:5) takes `x: str`, and `f64` arrives as `float`\n\
              write `x: String`, or change the annotation if it is wrong"
         );
-        assert_eq!(found[1].0, Place::Output);
+        assert_eq!(found[1].0, Anchor::Output);
         assert_eq!(
             found[1].1,
             "`f` (a.py:1:5) returns `str`, which is never read as `f64`\n\

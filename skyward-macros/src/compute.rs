@@ -9,9 +9,9 @@ use syn::{Ident, LitStr};
 
 use crate::args::Options;
 use crate::check::{check, generator, left_out, no_generator, passing};
-use crate::diagnostic::{Diagnostic, Errors, Place, is_reported_by};
+use crate::diagnostic::{Anchor, Diagnostic, Errors, is_reported_by};
 use crate::expand::{self, Expected, Made, Source, Text, Unreturned};
-use crate::signature::{Body, Declaration, ResultShape, Signature};
+use crate::signature::{Body, Declaration, ResultForm, Signature};
 use crate::surroundings::is_associated;
 
 /// Expands a declaration. The output contains errors for all mistakes in it.
@@ -97,7 +97,7 @@ fn from_files(options: &Options, python: &LitStr, signature: &Signature, errors:
     // Cargo passes the manifest folder of the compiled crate in this variable.
     let Some(root) = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from) else {
         report(vec![Diagnostic::new(
-            Place::Source,
+            Anchor::Source,
             "files are found from `CARGO_MANIFEST_DIR`, which is not set: build with Cargo",
         )]);
         return Err(None);
@@ -159,12 +159,12 @@ fn from_body(options: &Options, body: &LitStr, signature: &Signature, errors: &m
     let name = python_name(signature);
     let names = signature.arguments.iter().map(|argument| argument.name.as_str());
     let mut reserved = false;
-    for (name, place) in std::iter::once((name.as_str(), Place::Name))
-        .chain(names.clone().enumerate().map(|(index, name)| (name, Place::Argument(index))))
+    for (name, anchor) in std::iter::once((name.as_str(), Anchor::Name))
+        .chain(names.clone().enumerate().map(|(index, name)| (name, Anchor::Argument(index))))
         .filter(|(name, _)| is_keyword(name))
     {
         reserved = true;
-        report(Diagnostic::new(place, format!("`{name}` is a word of Python's own: choose another name")));
+        report(Diagnostic::new(anchor, format!("`{name}` is a word of Python's own: choose another name")));
     }
     if reserved {
         return Err(None);
@@ -173,14 +173,14 @@ fn from_body(options: &Options, body: &LitStr, signature: &Signature, errors: &m
     let python = PythonBody::new(&name, &names, &body.value(), literal(body));
     let broken = body_errors(&python, options.unchecked.is_some());
     let is_broken = !broken.is_empty();
-    broken.into_iter().for_each(|message| report(Diagnostic::new(Place::Source, message)));
+    broken.into_iter().for_each(|message| report(Diagnostic::new(Anchor::Source, message)));
     let Some(function) = python.function() else { return Err(None) };
     let mut misfits = check(signature, &function);
     let unreturned = check_end(python.end(), signature, &function).filter(|_| !is_broken);
-    let is_open = signature.result == ResultShape::Unknown;
+    let is_open = signature.result == ResultForm::Unknown;
     if let Some(unreturned) = unreturned.as_ref().filter(|_| !is_open) {
         let Unreturned { message, advice, .. } = unreturned;
-        misfits.push(Diagnostic::new(Place::Source, format!("{message}: {advice}")));
+        misfits.push(Diagnostic::new(Anchor::Source, format!("{message}: {advice}")));
     }
     let fits = misfits.is_empty();
     misfits.into_iter().for_each(report);
@@ -211,7 +211,7 @@ fn expected(signature: &Signature, function: &Function) -> Option<Expected> {
     let streams = function.first_yield.is_some();
     let (message, advice) = if streams { generator(function) } else { no_generator(function) };
     let is_known = streams || !function.may_return_iterator;
-    let is_open = signature.result == ResultShape::Unknown && is_known && !(streams && function.is_async);
+    let is_open = signature.result == ResultForm::Unknown && is_known && !(streams && function.is_async);
     is_open.then_some(Expected { streams, message, advice })
 }
 
@@ -241,12 +241,12 @@ fn check_end(end: BodyEnd, signature: &Signature, function: &Function) -> Option
         return None;
     }
     match (end, signature.result) {
-        (BodyEnd::UnusedValue, ResultShape::Value | ResultShape::Option | ResultShape::Unknown) => Some(Unreturned {
+        (BodyEnd::UnusedValue, ResultForm::Value | ResultForm::Option | ResultForm::Unknown) => Some(Unreturned {
             message: "the Python body ends with a value that goes nowhere",
             advice: "write `return` before it",
             allows_option: false,
         }),
-        (BodyEnd::Nothing, ResultShape::Value | ResultShape::Unknown) => Some(Unreturned {
+        (BodyEnd::Nothing, ResultForm::Value | ResultForm::Unknown) => Some(Unreturned {
             message: "the Python body returns nothing",
             advice: "write `return …`, or leave the result type out",
             allows_option: true,

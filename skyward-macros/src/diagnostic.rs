@@ -8,7 +8,7 @@ use skyward_python::{Finding, Kind};
 
 /// The part of a Rust declaration that a message points at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Anchor {
     /// Where the Python source is named or written.
     Source,
     /// `entry = "…"`, or else the function's name.
@@ -28,7 +28,7 @@ pub(crate) enum Place {
 /// A message about a part of a declaration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Diagnostic {
-    pub(crate) place: Place,
+    pub(crate) anchor: Anchor,
     pub(crate) message: String,
 }
 
@@ -65,8 +65,8 @@ struct Reporter {
 static REPORTED: Mutex<BTreeMap<(String, String, String), Reporter>> = Mutex::new(BTreeMap::new());
 
 impl Diagnostic {
-    pub(crate) fn new(place: Place, message: impl Into<String>) -> Self {
-        Self { place, message: message.into() }
+    pub(crate) fn new(anchor: Anchor, message: impl Into<String>) -> Self {
+        Self { anchor, message: message.into() }
     }
 }
 
@@ -95,12 +95,12 @@ impl Errors {
 /// Where the compiler shows what is wrong with the Python.
 impl From<Finding> for Diagnostic {
     fn from(finding: Finding) -> Self {
-        let place = match finding.kind() {
-            Kind::Main => Place::Main,
-            Kind::Entry => Place::Entry,
-            _ => Place::Source,
+        let anchor = match finding.kind() {
+            Kind::Main => Anchor::Main,
+            Kind::Entry => Anchor::Entry,
+            _ => Anchor::Source,
         };
-        Self::new(place, finding.to_string())
+        Self::new(anchor, finding.to_string())
     }
 }
 

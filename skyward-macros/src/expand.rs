@@ -2,7 +2,7 @@
 
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens as _, quote, quote_spanned};
-use skyward_python::{Class, Shape};
+use skyward_python::{Class, Structure};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::{Attribute, Block, Ident, Path, Type};
@@ -17,7 +17,7 @@ pub(crate) struct Source {
     /// The framework whose world the entry's decorator joins.
     pub(crate) joins: Option<&'static str>,
     /// What the entry's annotation says about its result.
-    pub(crate) returned: Option<Shape>,
+    pub(crate) returned: Option<Structure>,
     pub(crate) main: String,
     pub(crate) first_line: u32,
     pub(crate) files: Vec<(String, Text)>,
@@ -95,8 +95,9 @@ pub(crate) fn with_source(
     let function = function(declaration, signature, facade, &body);
     // The static cannot name a type parameter of the function.
     let returned = made.source.returned.as_ref().filter(|_| declaration.signature.generics.params.is_empty());
-    let check = returned.map(|shape| check(&made.source.entry, shape, output, &quote!(#facade::__private)));
-    let payload = payload.as_ref().map(|payload| stand_in(declaration, signature, payload, (&source, &check), facade));
+    let check = returned.map(|structure| check(&made.source.entry, structure, output, &quote!(#facade::__private)));
+    let payload =
+        payload.as_ref().map(|payload| stand_in(declaration, signature, payload, &source, check.as_ref(), facade));
     quote!(#function #payload)
 }
 
@@ -132,7 +133,8 @@ fn stand_in(
     declaration: &Declaration,
     signature: &Signature,
     payload: &Ident,
-    (source, check): (&TokenStream, &Option<TokenStream>),
+    source: &TokenStream,
+    check: Option<&TokenStream>,
     facade: &Path,
 ) -> TokenStream {
     let visibility = &declaration.visibility;
@@ -172,21 +174,23 @@ fn compare(expected: &Expected, signature: &Signature, facade: &Path) -> TokenSt
     let Expected { streams, message, advice } = expected;
     // Messages of the compiler show these names.
     let (kind, name) = if *streams { ("Items", "__Yields") } else { ("Whole", "__Returns") };
-    compare_type(("KIND", &[kind]), name, (message, advice), signature, facade)
+    compare_type("KIND", &[kind], name, message, advice, signature, facade)
 }
 
 /// Makes the compiler check whether a body may return nothing.
 fn compare_unreturned(unreturned: &Unreturned, signature: &Signature, facade: &Path) -> TokenStream {
     let Unreturned { message, advice, allows_option } = unreturned;
     let allowed: &[&str] = if *allows_option { &["Nothing", "Optional"] } else { &["Nothing"] };
-    compare_type(("REST", allowed), "__ReturnsNothing", (message, advice), signature, facade)
+    compare_type("REST", allowed, "__ReturnsNothing", message, advice, signature, facade)
 }
 
 /// Makes the compiler check that the result type's constant of `Declared` is one of these.
 fn compare_type(
-    (constant, allowed): (&str, &[&str]),
+    constant: &str,
+    allowed: &[&str],
     name: &str,
-    (message, advice): (&str, &str),
+    message: &str,
+    advice: &str,
     signature: &Signature,
     facade: &Path,
 ) -> TokenStream {
@@ -264,50 +268,50 @@ fn function(declaration: &Declaration, signature: &Signature, facade: &Path, bod
 }
 
 /// Compares the fields of the result's type with those of the Python class.
-fn check(entry: &str, shape: &Shape, output: &Type, private: &TokenStream) -> TokenStream {
-    let shape = constant(shape, private);
+fn check(entry: &str, structure: &Structure, output: &Type, private: &TokenStream) -> TokenStream {
+    let structure = constant(structure, private);
     quote! {
         fn check() -> #private::Result<()> {
-            const __SKYWARD_SHAPE: #private::Shape = #shape;
-            <#output as #private::Output>::check_shape(#entry, __SKYWARD_SHAPE)
+            const __SKYWARD_STRUCTURE: #private::Structure = #structure;
+            <#output as #private::Output>::check_structure(#entry, __SKYWARD_STRUCTURE)
         }
     }
 }
 
-/// A shape as a constant expression; `private` is where its types are.
-fn constant(shape: &Shape, private: &TokenStream) -> TokenStream {
-    match shape {
-        Shape::List(inner) => {
+/// A structure as a constant expression; `private` is where its types are.
+fn constant(structure: &Structure, private: &TokenStream) -> TokenStream {
+    match structure {
+        Structure::List(inner) => {
             let inner = constant(inner, private);
-            quote!(#private::Shape::List(&#inner))
+            quote!(#private::Structure::List(&#inner))
         }
-        Shape::Dict(inner) => {
+        Structure::Dict(inner) => {
             let inner = constant(inner, private);
-            quote!(#private::Shape::Dict(&#inner))
+            quote!(#private::Structure::Dict(&#inner))
         }
-        Shape::Class(Class { name, place, fields, .. }) => {
-            let fields = fields.iter().map(|(name, shape)| {
-                let shape = constant(shape, private);
-                quote!((#name, #shape))
+        Structure::Class(Class { name, place, fields, .. }) => {
+            let fields = fields.iter().map(|(name, structure)| {
+                let structure = constant(structure, private);
+                quote!((#name, #structure))
             });
-            quote!(#private::Shape::Class(&#private::Class { name: #name, place: #place, fields: &[#(#fields),*] }))
+            quote!(#private::Structure::Class(&#private::Class { name: #name, place: #place, fields: &[#(#fields),*] }))
         }
-        _ => quote!(#private::Shape::Unknown),
+        _ => quote!(#private::Structure::Unknown),
     }
 }
 
 /// `let args = args.with("name", &name);`, in the form that the argument's type needs.
 fn pass(argument: &Argument, passing: Passing, args: &Ident, facade: &Path) -> TokenStream {
-    let Argument { ident, name, ty, shape, conditions } = argument;
+    let Argument { ident, name, ty, form, conditions } = argument;
     let span = generated_at(ty.span());
     let private = private_at(facade, span);
     let value = Ident::new("__skyward_value", Span::mixed_site());
-    let with = |value: TokenStream| match (shape.bytes, shape.borrowed) {
+    let with = |value: TokenStream| match (form.bytes, form.borrowed) {
         (true, _) => quote_spanned!(span=> #private::Args::with_bytes(#args, #name, #value)),
         (_, true) => quote_spanned!(span=> #private::Args::with_borrowed(#args, #name, &#value)),
         _ => quote_spanned!(span=> #private::Args::with(#args, #name, &#value)),
     };
-    let passed = match (passing, shape.optional && (shape.bytes || passing == Passing::UnlessNone)) {
+    let passed = match (passing, form.optional && (form.bytes || passing == Passing::UnlessNone)) {
         (_, false) => with(quote!(#ident)),
         (passing, true) => {
             let some = with(quote!((*#value)));

@@ -9,7 +9,7 @@ use syn::{
     PathArguments, ReturnType, Stmt, Token, Type, TypeReference, Visibility,
 };
 
-use crate::diagnostic::{Diagnostic, Errors, Place};
+use crate::diagnostic::{Anchor, Diagnostic, Errors};
 
 /// A function as it is written: with a body or without.
 pub(crate) struct Declaration {
@@ -35,7 +35,7 @@ pub(crate) struct Signature {
     pub(crate) arguments: Vec<Argument>,
     /// The type of the result, without `Payload<…>`.
     pub(crate) output: Type,
-    pub(crate) result: ResultShape,
+    pub(crate) result: ResultForm,
 }
 
 /// An argument, which travels by its name.
@@ -44,14 +44,14 @@ pub(crate) struct Argument {
     /// The name in Python.
     pub(crate) name: String,
     pub(crate) ty: Type,
-    pub(crate) shape: ArgumentShape,
+    pub(crate) form: ArgumentForm,
     /// `#[cfg(…)]`: whether it is there.
     pub(crate) conditions: Vec<Attribute>,
 }
 
 /// How an argument is passed to the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ArgumentShape {
+pub(crate) struct ArgumentForm {
     /// `Option<…>`: None may be left to Python's default.
     pub(crate) optional: bool,
     /// Whether it, or part of it, is borrowed.
@@ -62,7 +62,7 @@ pub(crate) struct ArgumentShape {
 
 /// What a result type says about the Python function, as far as the type's name is unambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ResultShape {
+pub(crate) enum ResultForm {
     /// `()`.
     Unit,
     /// `Option<…>`.
@@ -97,7 +97,7 @@ impl Declaration {
         let arguments = signature.inputs.iter().filter_map(|input| argument(input, &self.body, &mut errors)).collect();
         self.check_generics(&mut errors);
         let output = self.output(&mut errors);
-        let result = shape_of_result(&output);
+        let result = form_of_result(&output);
         errors.finish(Signature { name: signature.ident.clone(), arguments, output, result })
     }
 
@@ -166,20 +166,22 @@ impl Signature {
         entry: Option<&LitStr>,
         main: Option<&LitStr>,
     ) -> syn::Error {
-        let span = match found.place {
-            Place::Source => source.span(),
-            Place::Main => main.unwrap_or(source).span(),
-            Place::Entry => entry.map_or_else(|| self.name.span(), LitStr::span),
-            Place::Name => self.name.span(),
-            Place::Argument(index) => self.arguments.get(index).map_or(source.span(), |argument| argument.ident.span()),
-            Place::ArgumentType(index) => {
+        let span = match found.anchor {
+            Anchor::Source => source.span(),
+            Anchor::Main => main.unwrap_or(source).span(),
+            Anchor::Entry => entry.map_or_else(|| self.name.span(), LitStr::span),
+            Anchor::Name => self.name.span(),
+            Anchor::Argument(index) => {
+                self.arguments.get(index).map_or(source.span(), |argument| argument.ident.span())
+            }
+            Anchor::ArgumentType(index) => {
                 return self.arguments.get(index).map_or_else(
                     || syn::Error::new(source.span(), &found.message),
                     |argument| syn::Error::new_spanned(&argument.ty, &found.message),
                 );
             }
-            Place::Output if self.result == ResultShape::Unit => self.name.span(),
-            Place::Output => return syn::Error::new_spanned(&self.output, &found.message),
+            Anchor::Output if self.result == ResultForm::Unit => self.name.span(),
+            Anchor::Output => return syn::Error::new_spanned(&self.output, &found.message),
         };
         syn::Error::new(span, &found.message)
     }
@@ -247,7 +249,7 @@ fn argument(input: &FnArg, body: &Body, errors: &mut Errors) -> Option<Argument>
         }
     };
     let ty = (*typed.ty).clone();
-    let shape = shape_of_argument(&ty);
+    let form = form_of_argument(&ty);
     let is_condition = |attribute: &&Attribute| ["cfg", "cfg_attr"].iter().any(|name| attribute.path().is_ident(name));
     let conditions: Vec<Attribute> = typed.attrs.iter().filter(is_condition).cloned().collect();
     if let (Body::Python(_), Some(condition)) = (body, conditions.first()) {
@@ -255,15 +257,15 @@ fn argument(input: &FnArg, body: &Body, errors: &mut Errors) -> Option<Argument>
                        or write the Python in a file, where the parameter has a default";
         errors.push(syn::Error::new_spanned(condition, message));
     }
-    Some(Argument { name: ident.unraw().to_string(), ident, ty, shape, conditions })
+    Some(Argument { name: ident.unraw().to_string(), ident, ty, form, conditions })
 }
 
-fn shape_of_argument(ty: &Type) -> ArgumentShape {
+fn form_of_argument(ty: &Type) -> ArgumentForm {
     let optional = last_segment(ty).is_some_and(|segment| segment.ident == "Option") && inner(ty).is_some();
     let value = if optional { inner(ty).unwrap_or(ty) } else { ty };
     let mut borrows = Borrows(false);
     borrows.visit_type(ty);
-    ArgumentShape { optional, borrowed: borrows.0, bytes: is_borrowed_bytes(value) }
+    ArgumentForm { optional, borrowed: borrows.0, bytes: is_borrowed_bytes(value) }
 }
 
 fn is_borrowed_bytes(ty: &Type) -> bool {
@@ -277,15 +279,15 @@ fn is_borrowed_bytes(ty: &Type) -> bool {
     element.is_some_and(|element| element.to_token_stream().to_string() == "u8")
 }
 
-fn shape_of_result(ty: &Type) -> ResultShape {
+fn form_of_result(ty: &Type) -> ResultForm {
     match ty {
-        Type::Tuple(tuple) if tuple.elems.is_empty() => ResultShape::Unit,
-        Type::Tuple(_) | Type::Array(_) => ResultShape::Value,
-        Type::Path(path) if path.qself.is_some() => ResultShape::Unknown,
+        Type::Tuple(tuple) if tuple.elems.is_empty() => ResultForm::Unit,
+        Type::Tuple(_) | Type::Array(_) => ResultForm::Value,
+        Type::Path(path) if path.qself.is_some() => ResultForm::Unknown,
         _ => match last_segment(ty) {
-            Some(segment) if segment.ident == "Option" => ResultShape::Option,
-            Some(segment) if VALUES.iter().any(|name| segment.ident == name) => ResultShape::Value,
-            _ => ResultShape::Unknown,
+            Some(segment) if segment.ident == "Option" => ResultForm::Option,
+            Some(segment) if VALUES.iter().any(|name| segment.ident == name) => ResultForm::Value,
+            _ => ResultForm::Unknown,
         },
     }
 }

@@ -210,7 +210,8 @@ mod tests {
             ),
         ] {
             let error = fsdp.check().unwrap_err();
-            assert_eq!((error.kind(), error.message()), (ErrorKind::InvalidSpec, message));
+            assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+            assert_eq!(error.message(), message);
             assert!(error.hint().is_some());
         }
     }

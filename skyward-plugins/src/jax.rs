@@ -281,7 +281,8 @@ mod tests {
         ] {
             let error = plugin.transform(Image::new(), &cluster(kind)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{kind}");
-            assert_eq!((error.message(), error.hint()), (message, Some(hint)), "{kind}");
+            assert_eq!(error.message(), message, "{kind}");
+            assert_eq!(error.hint(), Some(hint), "{kind}");
         }
     }
 

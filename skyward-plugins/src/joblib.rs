@@ -258,7 +258,8 @@ mod tests {
         ] {
             let error = plugin.transform(Image::new(), &ClusterInfo::new(2, 4)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidSpec);
-            assert_eq!((error.message(), error.hint()), (message, Some(hint)));
+            assert_eq!(error.message(), message);
+            assert_eq!(error.hint(), Some(hint));
         }
         joblib().retry(RetryPolicy::times(3).raised(0)).transform(Image::new(), &ClusterInfo::new(2, 4)).unwrap();
     }
@@ -277,7 +278,8 @@ mod tests {
         ] {
             let (around_app, around_task) =
                 (plugin.around_app(&cluster).unwrap(), plugin.around_task(&cluster).unwrap());
-            assert_eq!((&around_app.config, &around_task.config), (&app, &task));
+            assert_eq!(&around_app.config, &app);
+            assert_eq!(&around_task.config, &task);
             around_app.validate().unwrap();
             around_task.validate().unwrap();
         }

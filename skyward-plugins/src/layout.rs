@@ -173,7 +173,8 @@ mod tests {
         ];
         for (mesh, message) in cases {
             let error = mesh.validate(4, 2).unwrap_err();
-            assert_eq!((error.kind(), error.message()), (ErrorKind::InvalidSpec, message));
+            assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+            assert_eq!(error.message(), message);
             assert!(error.hint().is_some());
         }
     }

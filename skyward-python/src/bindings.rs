@@ -155,7 +155,7 @@ impl<'a> Visitor<'a> for Reader<'a> {
         walk_reached(self, body);
     }
 
-    /// Binds the names of all targets: of assignments in any shape, loops, `with` and `:=`.
+    /// Binds the names of all targets: of assignments of any form, loops, `with` and `:=`.
     fn visit_expr(&mut self, expression: &'a Expr) {
         match expression {
             Expr::Name(name) if name.ctx == ExprContext::Store && self.comprehensions == 0 => {

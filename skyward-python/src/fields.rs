@@ -18,15 +18,15 @@ use super::tree::Tree;
 /// What an annotation says of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Shape {
+pub enum Structure {
     /// Anything.
     Unknown,
     /// An instance of a class of the payload.
     Class(Class),
     /// A list or another series of values.
-    List(Box<Shape>),
-    /// A dictionary with values of this shape.
-    Dict(Box<Shape>),
+    List(Box<Structure>),
+    /// A dictionary with values of this structure.
+    Dict(Box<Structure>),
 }
 
 /// A class all of whose fields are known.
@@ -38,7 +38,7 @@ pub struct Class {
     /// `path:line:column` of its name.
     pub place: String,
     /// The names and values of its fields, those of its bases first.
-    pub fields: Vec<(String, Shape)>,
+    pub fields: Vec<(String, Structure)>,
 }
 
 /// The kind of a class with fields.
@@ -56,22 +56,25 @@ enum Kind {
 }
 
 /// What the function returns; none if its annotation names no class of the payload.
-pub(super) fn returned<'a>(modules: impl Iterator<Item = &'a Module> + Clone, function: &Function) -> Option<Shape> {
-    let mut homes = modules.clone().filter(|module| module.path == function.place.path()).map(Module::bindings);
+pub(super) fn returned<'a>(
+    modules: impl Iterator<Item = &'a Module> + Clone,
+    function: &Function,
+) -> Option<Structure> {
+    let mut homes = modules.clone().filter(|module| module.path == function.location.path()).map(Module::bindings);
     let (bindings, definition) = homes.find_map(|bindings| match bindings.find(&function.name) {
-        Some(Binding::Function(found)) if bindings.module.place(found.name.start()) == function.place => {
+        Some(Binding::Function(found)) if bindings.module.location(found.name.start()) == function.location => {
             Some((bindings, found))
         }
         _ => None,
     })?;
     let mut bases = Bases::default();
     // Most annotations name no class, and then nobody derives from it.
-    shape_of(&bindings, &bases.0, definition)?;
+    structure_of(&bindings, &bases.0, definition)?;
     modules.for_each(|module| bases.visit_body(module.statements()));
-    shape_of(&bindings, &bases.0, definition)
+    structure_of(&bindings, &bases.0, definition)
 }
 
-fn shape_of(bindings: &Bindings<'_>, bases: &BTreeSet<&str>, definition: &StmtFunctionDef) -> Option<Shape> {
+fn structure_of(bindings: &Bindings<'_>, bases: &BTreeSet<&str>, definition: &StmtFunctionDef) -> Option<Structure> {
     // Another decorator may give back something else than the function does.
     let kept = |decorator: &Decorator| last_name(&decorator.expression).is_some_and(|name| TRANSPARENT.contains(&name));
     if !definition.decorator_list.iter().all(kept) {
@@ -84,10 +87,10 @@ fn shape_of(bindings: &Bindings<'_>, bases: &BTreeSet<&str>, definition: &StmtFu
         }
     }
     let reader = Reader { bindings, classes, bases };
-    Some(reader.shape(definition.returns.as_deref()?, &mut Within::default())).filter(|shape| shape.tells())
+    Some(reader.structure(definition.returns.as_deref()?, &mut Within::default())).filter(|structure| structure.tells())
 }
 
-impl Shape {
+impl Structure {
     /// Whether there is a class in it.
     fn tells(&self) -> bool {
         match self {
@@ -115,26 +118,26 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn shape(&self, annotation: &Expr, within: &mut Within) -> Shape {
+    fn structure(&self, annotation: &Expr, within: &mut Within) -> Structure {
         if within.annotations == MOST_ANNOTATIONS {
-            return Shape::Unknown;
+            return Structure::Unknown;
         }
         within.annotations += 1;
-        let shape = self.shape_within(annotation, within);
+        let structure = self.structure_within(annotation, within);
         within.annotations -= 1;
-        shape
+        structure
     }
 
-    fn shape_within(&self, annotation: &Expr, within: &mut Within) -> Shape {
+    fn structure_within(&self, annotation: &Expr, within: &mut Within) -> Structure {
         match annotation {
-            Expr::Name(name) => self.class(name.id.as_str(), within).map_or(Shape::Unknown, Shape::Class),
+            Expr::Name(name) => self.class(name.id.as_str(), within).map_or(Structure::Unknown, Structure::Class),
             Expr::StringLiteral(text) => match Tree::parse(text.value.to_str(), Mode::Expression).expression() {
-                Some(annotation) => self.shape(annotation, within),
-                None => Shape::Unknown,
+                Some(annotation) => self.structure(annotation, within),
+                None => Structure::Unknown,
             },
             Expr::BinOp(either) if either.op == Operator::BitOr => match (&*either.left, &*either.right) {
-                (Expr::NoneLiteral(_), other) | (other, Expr::NoneLiteral(_)) => self.shape(other, within),
-                _ => Shape::Unknown,
+                (Expr::NoneLiteral(_), other) | (other, Expr::NoneLiteral(_)) => self.structure(other, within),
+                _ => Structure::Unknown,
             },
             Expr::Subscript(subscript) => {
                 let arguments = match &*subscript.slice {
@@ -142,18 +145,20 @@ impl Reader<'_> {
                     one => vec![one],
                 };
                 match (last_name(&subscript.value).unwrap_or_default(), arguments.as_slice()) {
-                    ("Optional" | "Required" | "NotRequired" | "ReadOnly", [inner]) => self.shape(inner, within),
-                    ("Annotated", [inner, ..]) => self.shape(inner, within),
-                    ("Generator", [item, ..]) => Shape::List(Box::new(self.shape(item, within))),
+                    ("Optional" | "Required" | "NotRequired" | "ReadOnly", [inner]) => self.structure(inner, within),
+                    ("Annotated", [inner, ..]) => self.structure(inner, within),
+                    ("Generator", [item, ..]) => Structure::List(Box::new(self.structure(item, within))),
                     ("tuple" | "Tuple", [item, Expr::EllipsisLiteral(_)]) => {
-                        Shape::List(Box::new(self.shape(item, within)))
+                        Structure::List(Box::new(self.structure(item, within)))
                     }
-                    (name, [item]) if LISTS.contains(&name) => Shape::List(Box::new(self.shape(item, within))),
-                    (name, [_, value]) if DICTS.contains(&name) => Shape::Dict(Box::new(self.shape(value, within))),
-                    _ => Shape::Unknown,
+                    (name, [item]) if LISTS.contains(&name) => Structure::List(Box::new(self.structure(item, within))),
+                    (name, [_, value]) if DICTS.contains(&name) => {
+                        Structure::Dict(Box::new(self.structure(value, within)))
+                    }
+                    _ => Structure::Unknown,
                 }
             }
-            _ => Shape::Unknown,
+            _ => Structure::Unknown,
         }
     }
 
@@ -177,7 +182,7 @@ impl Reader<'_> {
     }
 
     /// All fields, those of the bases first.
-    fn fields(&self, class: &StmtClassDef, within: &mut Within) -> Option<(Kind, Vec<(String, Shape)>)> {
+    fn fields(&self, class: &StmtClassDef, within: &mut Within) -> Option<(Kind, Vec<(String, Structure)>)> {
         let name = class.name.to_string();
         if within.classes.len() == MOST_CLASSES || within.classes.contains(&name) {
             return None;
@@ -188,7 +193,7 @@ impl Reader<'_> {
         found
     }
 
-    fn fields_within(&self, class: &StmtClassDef, within: &mut Within) -> Option<(Kind, Vec<(String, Shape)>)> {
+    fn fields_within(&self, class: &StmtClassDef, within: &mut Within) -> Option<(Kind, Vec<(String, Structure)>)> {
         let mut kind = None;
         for decorator in &class.decorator_list {
             if chooses_fields(&decorator.expression) {
@@ -202,7 +207,7 @@ impl Reader<'_> {
             }
         }
         let is_decorated = kind.is_some();
-        let mut fields: Vec<(String, Shape)> = Vec::new();
+        let mut fields: Vec<(String, Structure)> = Vec::new();
         for base in class.bases() {
             let derived = match last_name(base)? {
                 "object" | "ABC" | "Generic" => continue,
@@ -212,7 +217,7 @@ impl Reader<'_> {
                 "Struct" => Kind::Struct,
                 name => {
                     let (derived, more) = self.fields(self.definition(name)?, within)?;
-                    more.into_iter().for_each(|(name, shape)| put(&mut fields, name, shape));
+                    more.into_iter().for_each(|(name, structure)| put(&mut fields, name, structure));
                     derived
                 }
             };
@@ -240,7 +245,7 @@ impl Reader<'_> {
                     {
                         continue;
                     }
-                    put(&mut fields, name.to_owned(), self.shape(&assign.annotation, within));
+                    put(&mut fields, name.to_owned(), self.structure(&assign.annotation, within));
                 }
                 Stmt::Expr(_) | Stmt::Pass(_) => {}
                 Stmt::FunctionDef(method) => {
@@ -278,10 +283,10 @@ impl<'a> Visitor<'a> for Bases<'a> {
     }
 }
 
-fn put(fields: &mut Vec<(String, Shape)>, name: String, shape: Shape) {
+fn put(fields: &mut Vec<(String, Structure)>, name: String, structure: Structure) {
     match fields.iter_mut().find(|(known, _)| *known == name) {
-        Some(known) => known.1 = shape,
-        None => fields.push((name, shape)),
+        Some(known) => known.1 = structure,
+        None => fields.push((name, structure)),
     }
 }
 

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 
 /// A problem in the Python of a payload.
 ///
-/// `Display` shows it as the errors of `#[skyward::compute]` do: the place, the message, the line
+/// `Display` shows it as the errors of `#[skyward::compute]` do: the location, the message, the line
 /// of Python with a mark below it, and what to do.
 ///
 /// ```
@@ -21,9 +21,9 @@ use std::num::NonZeroU32;
 #[non_exhaustive]
 pub struct Finding {
     kind: Kind,
-    place: Place,
-    /// The message itself has the place in it.
-    names_place: bool,
+    location: Location,
+    /// The message itself has the location in it.
+    names_location: bool,
     message: String,
     excerpt: Option<String>,
     help: Option<String>,
@@ -60,7 +60,7 @@ pub enum Kind {
 
 /// Where something is in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     path: String,
     at: At,
 }
@@ -79,8 +79,8 @@ enum At {
 }
 
 impl Finding {
-    pub(crate) fn new(kind: Kind, place: Place, message: impl Into<String>) -> Self {
-        Self { kind, place, names_place: false, message: message.into(), excerpt: None, help: None }
+    pub(crate) fn new(kind: Kind, location: Location, message: impl Into<String>) -> Self {
+        Self { kind, location, names_location: false, message: message.into(), excerpt: None, help: None }
     }
 
     /// At most [`MOST`] findings, and behind them one that says how many more there are.
@@ -88,16 +88,16 @@ impl Finding {
         let mut found = found.into_iter();
         let mut shown: Vec<Self> = found.by_ref().take(MOST).map(&show).collect();
         if let Some(next) = found.next() {
-            let Self { kind, place, .. } = show(next);
+            let Self { kind, location, .. } = show(next);
             let message = format!("from here on, the file has {} more that are not shown", 1 + found.count());
-            shown.push(Self::new(kind, place, message));
+            shown.push(Self::new(kind, location, message));
         }
         shown
     }
 
-    /// Does not show the place before the message, which has it in its own words.
-    pub(crate) fn naming_its_place(self) -> Self {
-        Self { names_place: true, ..self }
+    /// Does not show the location before the message, which has it in its own words.
+    pub(crate) fn naming_its_location(self) -> Self {
+        Self { names_location: true, ..self }
     }
 
     pub(crate) fn with_excerpt(self, excerpt: String) -> Self {
@@ -115,12 +115,12 @@ impl Finding {
 
     /// The file, as the reader of the payload named it.
     pub fn path(&self) -> &str {
-        &self.place.path
+        &self.location.path
     }
 
     /// The line in the file, from 1; `None` for a finding about the whole file.
     pub fn line(&self) -> Option<u32> {
-        match self.place.at {
+        match self.location.at {
             At::Line { line, .. } => Some(line),
             At::File | At::TextLine(_) => None,
         }
@@ -128,7 +128,7 @@ impl Finding {
 
     /// The column in that line, from 1, in characters.
     pub fn column(&self) -> Option<u32> {
-        match self.place.at {
+        match self.location.at {
             At::Line { column, .. } => column.map(NonZeroU32::get),
             At::File | At::TextLine(_) => None,
         }
@@ -152,8 +152,8 @@ impl Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.names_place && self.place.at != At::File {
-            write!(f, "{}: ", self.place)?;
+        if !self.names_location && self.location.at != At::File {
+            write!(f, "{}: ", self.location)?;
         }
         f.write_str(&self.message)?;
         [&self.excerpt, &self.help].into_iter().flatten().try_for_each(|part| write!(f, "\n{part}"))
@@ -180,7 +180,7 @@ impl fmt::Display for Kind {
     }
 }
 
-impl Place {
+impl Location {
     pub(crate) fn file(path: impl Into<String>) -> Self {
         Self { path: path.into(), at: At::File }
     }
@@ -213,7 +213,7 @@ impl Place {
 }
 
 /// `path:line:column`, as editors take it.
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, at } = self;
         match at {
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_last_of_many_findings_counts_the_others() {
-        let show = |line: usize| Finding::new(Kind::Undefined, Place::column("a.py", line, 1), "wrong");
+        let show = |line: usize| Finding::new(Kind::Undefined, Location::column("a.py", line, 1), "wrong");
         for (lines, shown) in [(0, 0), (1, 1), (MOST, MOST), (MOST + 1, MOST + 1), (3 * MOST, MOST + 1)] {
             let found = Finding::first(1..=lines, show);
             assert_eq!(found.len(), shown, "{lines}");
@@ -253,27 +253,27 @@ mod tests {
 
     #[test]
     fn a_finding_shows_its_place_what_is_wrong_and_what_to_do() {
-        let place = Place::column("a.py", 3, 5);
-        let finding = Finding::new(Kind::Syntax, place.clone(), "wrong").with_help("write it otherwise");
+        let location = Location::column("a.py", 3, 5);
+        let finding = Finding::new(Kind::Syntax, location.clone(), "wrong").with_help("write it otherwise");
         assert_eq!(finding.to_string(), "a.py:3:5: wrong\nwrite it otherwise");
         let finding = finding.with_excerpt("3 | x".to_owned());
         assert_eq!(finding.to_string(), "a.py:3:5: wrong\n3 | x\nwrite it otherwise");
         assert_eq!(
-            Finding::new(Kind::Entry, place, "no `f` (a.py:3:5)").naming_its_place().to_string(),
+            Finding::new(Kind::Entry, location, "no `f` (a.py:3:5)").naming_its_location().to_string(),
             "no `f` (a.py:3:5)"
         );
-        assert_eq!(Finding::new(Kind::File, Place::file("a.py"), "`a.py` is empty").to_string(), "`a.py` is empty");
+        assert_eq!(Finding::new(Kind::File, Location::file("a.py"), "`a.py` is empty").to_string(), "`a.py` is empty");
     }
 
     #[test]
     fn a_finding_has_the_line_of_the_file_where_that_is_known() {
-        let lines = |place: Place| {
-            let finding = Finding::new(Kind::Syntax, place, "");
+        let lines = |location: Location| {
+            let finding = Finding::new(Kind::Syntax, location, "");
             (finding.line(), finding.column())
         };
-        assert_eq!(lines(Place::column("a.py", 3, 5)), (Some(3), Some(5)));
-        assert_eq!(lines(Place::line("a.py", 3)), (Some(3), None));
-        assert_eq!(lines(Place::text_line("a.rs", 3)), (None, None));
-        assert_eq!(lines(Place::file("a.py")), (None, None));
+        assert_eq!(lines(Location::column("a.py", 3, 5)), (Some(3), Some(5)));
+        assert_eq!(lines(Location::line("a.py", 3)), (Some(3), None));
+        assert_eq!(lines(Location::text_line("a.rs", 3)), (None, None));
+        assert_eq!(lines(Location::file("a.py")), (None, None));
     }
 }

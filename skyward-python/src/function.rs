@@ -6,7 +6,7 @@ use ruff_text_size::{Ranged as _, TextRange};
 
 use super::annotation::{Annotation, Annotations};
 use super::bindings::{Binding, Bindings};
-use super::finding::Place;
+use super::finding::Location;
 
 /// A function, its parameters, and whether it is a generator.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Function {
     /// Whether it is an `async def`.
     pub is_async: bool,
     /// Where its name is.
-    pub(crate) place: Place,
+    pub(crate) location: Location,
     /// Its parameters in order, without `*args` and `**kwargs`.
     pub parameters: Vec<Parameter>,
     /// `**kwargs`: it takes any name.
@@ -73,7 +73,7 @@ impl Function {
         Self {
             name: function.name.to_string(),
             is_async: function.is_async,
-            place: module.place(function.name.start()),
+            location: module.location(function.name.start()),
             parameters: by_position.chain(by_name).collect(),
             takes_any: written.kwarg.is_some(),
             first_yield: flow.first_yield.map(|range| module.locate(range.start())),
@@ -85,7 +85,7 @@ impl Function {
 
     /// `path:line:column` of its name.
     pub fn location(&self) -> String {
-        self.place.to_string()
+        self.location.to_string()
     }
 
     /// The parameter of this name.
@@ -216,13 +216,13 @@ mod tests {
     #[test]
     fn parameters_are_read() {
         let f = function("def f(a, /, b: list[int], *rest, c=1, d: str = 'x', **kw): pass\n");
-        let shapes: Vec<_> = f
+        let parameters: Vec<_> = f
             .parameters
             .iter()
             .map(|p| (p.name.as_str(), p.positional_only, p.has_default, p.annotation.text.as_deref()))
             .collect();
         assert_eq!(
-            shapes,
+            parameters,
             [
                 ("a", true, false, None),
                 ("b", false, false, Some("list[int]")),

@@ -61,7 +61,7 @@ mod version;
 
 pub use annotation::{Annotation, Scalar};
 pub use body::{Body, BodyEnd, Literal};
-pub use fields::{Class, Shape};
+pub use fields::{Class, Structure};
 pub use finding::{Finding, Kind};
 pub use function::{Function, Parameter};
 pub use payload::{Entry, File, Payload};

@@ -8,7 +8,7 @@ use ruff_text_size::{TextRange, TextSize};
 
 use super::bindings::Bindings;
 use super::excerpt;
-use super::finding::{Finding, Kind, Place};
+use super::finding::{Finding, Kind, Location};
 use super::imports::{Import, imports};
 use super::metadata;
 use super::scopes::Scopes;
@@ -35,7 +35,7 @@ pub(crate) struct Module {
     imports: OnceLock<Vec<Import>>,
 }
 
-/// From a place in the text to a place in the file that the text stands in.
+/// From a location in the text to a location in the file that the text stands in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Lines {
     /// The text is the file.
@@ -149,9 +149,9 @@ impl Module {
 
     fn find_metadata_errors(&self) -> Vec<Finding> {
         Finding::first(metadata::check(&self.text), |(line, message)| {
-            let place = self.line_place(line);
-            let excerpt = excerpt::plain(place.number().unwrap_or_default(), self.line(line));
-            Finding::new(Kind::Metadata, place, message).with_excerpt(excerpt)
+            let location = self.line_location(line);
+            let excerpt = excerpt::plain(location.number().unwrap_or_default(), self.line(line));
+            Finding::new(Kind::Metadata, location, message).with_excerpt(excerpt)
         })
     }
 
@@ -159,43 +159,43 @@ impl Module {
         self.tree.is_valid()
     }
 
-    /// Where a place in the text stands in the file that messages name.
-    pub(crate) fn place(&self, at: TextSize) -> Place {
+    /// Where a location in the text stands in the file that messages name.
+    pub(crate) fn location(&self, at: TextSize) -> Location {
         let (line, column) = self.position(at);
         match &self.lines {
-            Lines::Own => Place::column(&*self.path, line, column),
+            Lines::Own => Location::column(&*self.path, line, column),
             Lines::Within { first_line, columns } => {
                 let shift = columns.get(line - 1).copied().unwrap_or(0);
                 let column = i64::try_from(column).unwrap_or(1).saturating_add(shift).max(1);
                 let column = usize::try_from(column).unwrap_or(1);
-                Place::column(&*self.path, *first_line as usize + line - 1, column)
+                Location::column(&*self.path, *first_line as usize + line - 1, column)
             }
-            Lines::Unknown => self.line_place(line),
+            Lines::Unknown => self.line_location(line),
         }
     }
 
     /// Where a line of the text stands in the file that messages name.
-    fn line_place(&self, line: usize) -> Place {
+    fn line_location(&self, line: usize) -> Location {
         match &self.lines {
-            Lines::Own => Place::column(&*self.path, line, 1),
-            Lines::Within { first_line, .. } => Place::line(&*self.path, *first_line as usize + line - 1),
+            Lines::Own => Location::column(&*self.path, line, 1),
+            Lines::Within { first_line, .. } => Location::line(&*self.path, *first_line as usize + line - 1),
             // Without the line of `def`, which the Rust file does not have.
-            Lines::Unknown => Place::text_line(&*self.path, line.saturating_sub(1).max(1)),
+            Lines::Unknown => Location::text_line(&*self.path, line.saturating_sub(1).max(1)),
         }
     }
 
     /// `path:line:column`, as editors take it.
     pub(crate) fn locate(&self, at: TextSize) -> String {
-        self.place(at).to_string()
+        self.location(at).to_string()
     }
 
-    /// A finding with its place, the line of text and a mark below it.
+    /// A finding with its location, the line of text and a mark below it.
     pub(crate) fn finding(&self, kind: Kind, range: TextRange, message: impl Into<String>) -> Finding {
-        let place = self.place(range.start());
+        let location = self.location(range.start());
         let (line, column) = self.position(range.start());
         let width = self.text[range].split('\n').next().unwrap_or("").chars().count();
-        let excerpt = excerpt::marked(place.number().unwrap_or_default(), self.line(line), column - 1, width);
-        Finding::new(kind, place, message).with_excerpt(excerpt)
+        let excerpt = excerpt::marked(location.number().unwrap_or_default(), self.line(line), column - 1, width);
+        Finding::new(kind, location, message).with_excerpt(excerpt)
     }
 
     /// The parser says which version a syntax was added in; what to do about that is said here.

@@ -29,7 +29,7 @@ impl Function {
             self.name
         );
         let help = "make it a `def` that yields, or an `async def` that returns its items as a list";
-        Some(Finding::new(Kind::Entry, self.place.clone(), message).naming_its_place().with_help(help))
+        Some(Finding::new(Kind::Entry, self.location.clone(), message).naming_its_location().with_help(help))
     }
 
     /// The problem of a required parameter that no call can pass.
@@ -39,7 +39,7 @@ impl Function {
             "`{}` requires `{name}`, which is positional-only (before `/`), but Skyward passes arguments by name",
             self.name
         );
-        let found = Finding::new(Kind::Entry, self.place.clone(), message);
+        let found = Finding::new(Kind::Entry, self.location.clone(), message);
         Some(found.with_help("remove the `/`, or give the parameter a default"))
     }
 }

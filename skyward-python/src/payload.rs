@@ -13,8 +13,8 @@ use super::bindings::{Binding, Bindings};
 use super::cache::Kept;
 use super::decorators::{Modules, joins};
 use super::encoding::Decoded;
-use super::fields::{Shape, returned};
-use super::finding::{Finding, Kind, Place};
+use super::fields::{Structure, returned};
+use super::finding::{Finding, Kind, Location};
 use super::function::Function;
 use super::imports::{outside, unreachable};
 use super::module::Module;
@@ -189,16 +189,16 @@ impl Payload {
 
     /// The fields of the class that the annotation of a function's result names; `None` if it names
     /// no class of the payload whose fields are certain.
-    pub fn returned(&self, function: &Function) -> Option<Shape> {
+    pub fn returned(&self, function: &Function) -> Option<Structure> {
         deep(|| returned(self.files.iter().map(|file| &*file.module), function))
     }
 
     fn no_function(&self, name: &str, file: usize, what: &str, at: TextRange) -> Finding {
-        let place = self.files[file].module.place(at.start());
+        let location = self.files[file].module.location(at.start());
         let message = format!(
-            "`{name}` is {what} ({place}), so its parameters cannot be checked: the entry is a `def` of the payload's own"
+            "`{name}` is {what} ({location}), so its parameters cannot be checked: the entry is a `def` of the payload's own"
         );
-        let found = Finding::new(Kind::Entry, place, message).naming_its_place();
+        let found = Finding::new(Kind::Entry, location, message).naming_its_location();
         found.with_help("write a function that calls it, or add the option `unchecked`")
     }
 }
@@ -378,7 +378,7 @@ fn no_entry(bindings: &Bindings<'_>, name: &str) -> Finding {
         None => format!("it has {}: name one with `entry = \"…\"`", listed()),
     };
     let message = format!("`{path}` has no function `{name}` at its top level");
-    Finding::new(Kind::Entry, Place::file(path), message).with_help(rest)
+    Finding::new(Kind::Entry, Location::file(path), message).with_help(rest)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::cache::{Kept, kept};
 use super::encoding::{Decoded, decode};
-use super::finding::{Finding, Kind, Place};
+use super::finding::{Finding, Kind, Location};
 use super::names::{list, nearest};
 
 /// A file that is not parsed yet.
@@ -29,7 +29,7 @@ pub(super) fn read(root: &Path, python: &str, main: Option<&str>) -> Found<(Vec<
     }
     if main.is_some() {
         let message = format!("`main` picks a file of a folder, and `{python}` is a file: remove `main`");
-        return Err(Finding::new(Kind::Main, Place::file(python), message));
+        return Err(Finding::new(Kind::Main, Location::file(python), message));
     }
     Ok((vec![Text { text: kept(&at, python)?, path: shown(python), source: slashes(python) }], 0))
 }
@@ -39,7 +39,7 @@ fn read_folder(at: &Path, python: &str, main: Option<&str>) -> Found<(Vec<Text>,
     collect(at, "", DEEPEST, &mut paths).map_err(|error| unreadable(python, &error))?;
     if paths.is_empty() {
         let message = format!("the folder `{python}` has no Python file: nothing in it ends in `.py`");
-        return Err(Finding::new(Kind::File, Place::file(python), message));
+        return Err(Finding::new(Kind::File, Location::file(python), message));
     }
     let name = folder_name(at, python);
     let main = main_of(&paths, python, main)?;
@@ -57,13 +57,13 @@ fn read_folder(at: &Path, python: &str, main: Option<&str>) -> Found<(Vec<Text>,
 /// The text of the file at this path, which messages show as `written`.
 pub(super) fn read_text(at: &Path, written: &str) -> Found<Decoded> {
     let bytes = fs::read(at).map_err(|error| unreadable(written, &error))?;
-    decode(bytes).map_err(|why| Finding::new(Kind::Encoding, Place::file(written), format!("`{written}` {why}")))
+    decode(bytes).map_err(|why| Finding::new(Kind::Encoding, Location::file(written), format!("`{written}` {why}")))
 }
 
 /// The path on this machine of what the declaration names.
 fn resolve(root: &Path, python: &str) -> Found<PathBuf> {
     let path = Path::new(python);
-    let refused = |message: String| Finding::new(Kind::File, Place::file(python), message);
+    let refused = |message: String| Finding::new(Kind::File, Location::file(python), message);
     if python.trim().is_empty() {
         let message = "the path is empty: write one relative to the folder of this crate's Cargo.toml";
         Err(refused(message.to_owned()))
@@ -172,11 +172,11 @@ fn main_of(paths: &[String], python: &str, main: Option<&str>) -> Found<usize> {
             (format!("the folder `{python}` has no `{main}`"), format!("{close}{files}"))
         }
     };
-    Err(Finding::new(Kind::Main, Place::file(python), message).with_help(help))
+    Err(Finding::new(Kind::Main, Location::file(python), message).with_help(help))
 }
 
 fn unreadable(written: &str, error: &std::io::Error) -> Finding {
-    Finding::new(Kind::File, Place::file(written), format!("`{written}` cannot be read: {error}"))
+    Finding::new(Kind::File, Location::file(written), format!("`{written}` cannot be read: {error}"))
 }
 
 /// The path that tracebacks show: without what leads out of the crate.

@@ -71,7 +71,7 @@ pub(crate) fn processes_of(pool: &PoolId) -> Vec<String> {
 /// Waits until this many processes of the pool run. The environment of a process that was just
 /// started cannot be read for a moment.
 pub(crate) async fn assert_running(pool: &PoolId, count: usize) {
-    let end = tokio::time::Instant::now() + PATIENCE;
+    let end = tokio::time::Instant::now() + TEST_STEP;
     loop {
         let found = processes_of(pool);
         if found.len() >= count {
@@ -85,7 +85,7 @@ pub(crate) async fn assert_running(pool: &PoolId, count: usize) {
 /// Waits until no process of the pool runs; fails with the list of those that still run when that
 /// takes too long.
 pub(crate) async fn assert_gone(pool: &PoolId) {
-    let end = tokio::time::Instant::now() + PATIENCE;
+    let end = tokio::time::Instant::now() + TEST_STEP;
     loop {
         let left = processes_of(pool);
         if left.is_empty() {
@@ -112,17 +112,17 @@ pub(crate) fn ledger() -> PathBuf {
 
 /// Waits until the condition holds; fails with `what` when that takes too long.
 pub(crate) async fn until(what: &str, reached: impl Fn() -> bool) {
-    let end = tokio::time::Instant::now() + PATIENCE;
+    let end = tokio::time::Instant::now() + TEST_STEP;
     while !reached() {
-        assert!(tokio::time::Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        assert!(tokio::time::Instant::now() < end, "not within {TEST_STEP:?}: {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
 /// Awaits a future that must complete in time, so that a test fails rather than hangs.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(PATIENCE, future).await;
-    done.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
+    let done = tokio::time::timeout(TEST_STEP, future).await;
+    done.unwrap_or_else(|_| panic!("not within {TEST_STEP:?}: {what}"))
 }
 
 /// Sends a signal to a process of this test, and waits until the process has stopped or ended.
@@ -148,4 +148,4 @@ pub(crate) fn unique() -> u32 {
 }
 
 /// For waits that take moments on an idle host.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_STEP: Duration = Duration::from_secs(60);

@@ -126,16 +126,16 @@ impl Drop for User {
 
 /// The messages of a client: its lines that begin with `said`.
 pub(crate) fn finish(mut client: Child) -> String {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + CLIENT_STEP;
     while client.try_wait().unwrap().is_none() && Instant::now() < end {
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(CHECK_PAUSE);
     }
     // A client that hangs must not outlive its test.
     let _ = client.kill();
     let mut output = String::new();
     client.stdout.take().unwrap().read_to_string(&mut output).unwrap();
     let status = client.wait().unwrap();
-    assert!(status.success(), "{status}, {PATIENCE:?} at most: {output}");
+    assert!(status.success(), "{status}, {CLIENT_STEP:?} at most: {output}");
     output.lines().filter_map(|line| line.strip_prefix("said ")).collect::<Vec<_>>().join("\n")
 }
 
@@ -158,15 +158,15 @@ pub(crate) fn signal(name: &str, pid: &str) {
 /// Waits, without a runtime, until the condition holds.
 #[track_caller]
 pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + CLIENT_STEP;
     while !reached() {
-        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
-        std::thread::sleep(PAUSE);
+        assert!(Instant::now() < end, "not within {CLIENT_STEP:?}: {what}");
+        std::thread::sleep(CHECK_PAUSE);
     }
 }
 
 /// The variable that names the role of a client.
 pub(crate) const ROLE: &str = "SKYWARD_TEST_ROLE";
-const PATIENCE: Duration = Duration::from_secs(30);
+const CLIENT_STEP: Duration = Duration::from_secs(30);
 /// The pause between two checks.
-const PAUSE: Duration = Duration::from_millis(2);
+const CHECK_PAUSE: Duration = Duration::from_millis(2);

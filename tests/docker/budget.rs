@@ -20,7 +20,7 @@ use super::{engine, who};
 async fn start(image: String) -> Pool {
     let mut limits = limits();
     limits.lease = Duration::from_secs(3600);
-    let budget = Budget::default().hours(LIFE.as_secs_f64() / 3600.0);
+    let budget = Budget::default().hours(BUDGETED_LIFE.as_secs_f64() / 3600.0);
     Pool::builder().provider(Docker::new(image)).nodes(2).limits(limits).budget(budget).start().await.unwrap()
 }
 
@@ -45,7 +45,7 @@ fn containers_of_a_killed_client_end_at_the_end_of_their_budget_however_long_the
     let killed = Instant::now();
     assert_eq!(containers(&pool).len(), 2, "the containers do not end with their client");
     while !containers(&pool).is_empty() {
-        assert!(killed.elapsed() < LIFE * 3, "{:?}", containers(&pool));
+        assert!(killed.elapsed() < BUDGETED_LIFE * 3, "{:?}", containers(&pool));
         std::thread::sleep(Duration::from_millis(100));
     }
     println!("gone {:?} after the client was killed", killed.elapsed());
@@ -84,4 +84,4 @@ async fn a_pool_of_containers_ends_itself_before_their_time_is_over() {
 }
 
 /// The time that the budget gives each machine; half of it is left for the pool's end.
-const LIFE: Duration = Duration::from_secs(30);
+const BUDGETED_LIFE: Duration = Duration::from_secs(30);

@@ -215,7 +215,8 @@ async fn a_worker_that_is_out_of_memory_is_reported_as_such() {
     "})
     .into();
     let error = greedy.retry(RetryPolicy::never()).run(&pool).await.unwrap_err();
-    assert_eq!((error.kind(), error.exit()), (ErrorKind::WorkerExited, Some(&WorkerExit::OutOfMemory)), "{error}");
+    assert_eq!(error.kind(), ErrorKind::WorkerExited, "{error}");
+    assert_eq!(error.exit(), Some(&WorkerExit::OutOfMemory), "{error}");
     assert_eq!(who().run(&pool).await.unwrap().0, "node-0");
     ended(pool).await;
 }

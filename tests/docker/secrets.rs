@@ -43,7 +43,8 @@ async fn a_secret_is_only_in_environments() {
         assert_eq!(found, Found { environments: vec![worker], ..Found::default() });
         let found = search(&remote, &of_command, &folders, "/.dockerenv").await;
         assert!(!found.environments.contains(&worker) && !found.environments.is_empty(), "{found:?}");
-        assert_eq!((found.files, found.commands), (Vec::new(), Vec::new()));
+        assert!(found.files.is_empty());
+        assert!(found.commands.is_empty());
         let mut told = engine::ask(&["inspect", &container]).unwrap();
         for exec in engine::execs(&container) {
             told.push_str(&engine::get(&format!("/exec/{exec}/json")).unwrap());

@@ -103,24 +103,28 @@ async fn invalid_requests_are_refused_with_a_hint() {
     ] {
         let answer = service.client.post("/trainings", body.to_owned()).await.unwrap();
         let error = &answer.body["error"];
-        assert_eq!((answer.status.as_u16(), &error["kind"]), (status, &json!("InvalidRequest")), "{body:.80}: {error}");
+        assert_eq!(answer.status.as_u16(), status, "{body:.80}: {error}");
+        assert_eq!(&error["kind"], &json!("InvalidRequest"), "{body:.80}: {error}");
         assert_eq!(error.get("field").and_then(Value::as_str), field, "{error}");
         assert!(error["message"].as_str().unwrap().contains(word), "{error}");
         assert!(error["hint"].is_string(), "{error}");
     }
     for path in ["/trainings/p-none-1", "/trainings/p-none-1/events", "/nowhere"] {
         let answer = service.client.get(path).await.unwrap();
-        assert_eq!((answer.status.as_u16(), &answer.body["error"]["kind"]), (404, &json!("NotFound")), "{path}");
+        assert_eq!(answer.status.as_u16(), 404, "{path}");
+        assert_eq!(&answer.body["error"]["kind"], &json!("NotFound"), "{path}");
     }
     let answer = service.client.delete("/trainings").await.unwrap();
-    assert_eq!((answer.status.as_u16(), &answer.body["error"]["kind"]), (405, &json!("NoSuchMethod")));
+    assert_eq!(answer.status.as_u16(), 405);
+    assert_eq!(&answer.body["error"]["kind"], &json!("NoSuchMethod"));
     assert_eq!(service.health().await["room"], 9, "none of these took room");
 
     // A mistake that only Python notices is an exception of the payload, with its type and message.
     let place = service.begin(json!({ "epochs": 5, "learning_rate": 1e308 })).await;
     let events = followed(&service, &place).await;
     let error = &events.last().unwrap().data["error"];
-    assert_eq!((&error["kind"], &error["exception"]), (&json!("Raised"), &json!("FloatingPointError")), "{error}");
+    assert_eq!(&error["kind"], &json!("Raised"), "{error}");
+    assert_eq!(&error["exception"], &json!("FloatingPointError"), "{error}");
     assert!(error["message"].as_str().unwrap().contains("a smaller learning_rate may help"), "{error}");
     assert_eq!(service.client.get(&place).await.unwrap().body["error"], *error);
 }
@@ -137,11 +141,13 @@ async fn a_full_service_refuses_trainings_and_a_cancelled_one_makes_room() {
     assert_eq!(service.client.get(&waiting).await.unwrap().body["state"], "waiting");
 
     let full = service.client.post("/trainings", long.to_string()).await.unwrap();
-    assert_eq!((full.status.as_u16(), &full.body["error"]["kind"]), (429, &json!("Full")));
+    assert_eq!(full.status.as_u16(), 429);
+    assert_eq!(&full.body["error"]["kind"], &json!("Full"));
     assert_eq!(full.headers["retry-after"], "5");
 
     let pool = &service.health().await["pool"];
-    assert_eq!((&pool["queued"], &pool["running"]), (&json!(1), &json!(1)));
+    assert_eq!(&pool["queued"], &json!(1));
+    assert_eq!(&pool["running"], &json!(1));
     assert_eq!(service.client.delete(&waiting).await.unwrap().status, 202);
     assert_eq!(names(&followed(&service, &waiting).await), ["queued", "cancelled"]);
     assert_eq!(service.client.delete(&running).await.unwrap().status, 202);
@@ -170,10 +176,12 @@ async fn late_or_deaf_followers_slow_nothing_down() {
         state = service.client.get(&place).await.unwrap().body;
     }
     let late = followed(&service, &place).await;
-    assert_eq!((late[0].name.as_str(), late.len()), ("missed", 17), "{:?}", names(&late));
+    assert_eq!(late[0].name.as_str(), "missed", "{:?}", names(&late));
+    assert_eq!(late.len(), 17, "{:?}", names(&late));
     let missed = late[0].data["events"].as_u64().unwrap();
     assert!(missed > 900, "{missed}");
-    assert_eq!((late[0].id, late[1].id), (missed, missed + 1));
+    assert_eq!(late[0].id, missed);
+    assert_eq!(late[1].id, missed + 1);
     // A follower that was disconnected continues after the last event it has seen.
     let last = late.last().unwrap().id;
     let mut follower = service.client.follow(&format!("{place}/events"), last - 1).await.unwrap();
@@ -201,7 +209,8 @@ async fn a_training_whose_worker_is_killed_starts_again() {
     assert_eq!(retried.data["attempt"], 2);
     assert_eq!(retried.data["error"]["kind"], "WorkerExited");
     let rest = follower.until(ENDS).await.unwrap();
-    assert_eq!((rest[0].name.as_str(), &rest[0].data["attempt"]), ("started", &json!(2)));
+    assert_eq!(rest[0].name.as_str(), "started");
+    assert_eq!(&rest[0].data["attempt"], &json!(2));
     let first = rest.iter().find(|event| event.name == "progress").unwrap();
     assert_eq!(first.data["epoch"], 1, "from its first epoch");
     assert_eq!(names(&rest).last(), Some(&"finished"));
@@ -222,7 +231,8 @@ async fn a_stopped_service_waits_for_trainings_and_leaves_nothing() {
     service.signal("TERM").await;
     service.line("stopping").await;
     let refused = service.client.post("/trainings", r#"{"epochs": 1}"#).await.unwrap();
-    assert_eq!((refused.status.as_u16(), &refused.body["error"]["kind"]), (503, &json!("Stopping")));
+    assert_eq!(refused.status.as_u16(), 503);
+    assert_eq!(&refused.body["error"]["kind"], &json!("Stopping"));
     assert!(refused.headers.contains_key("retry-after"));
     assert_eq!(service.client.get("/health").await.unwrap().status, 503);
 
@@ -254,7 +264,8 @@ async fn a_deadline_or_a_second_signal_ends_long_trainings() {
             service.signal("TERM").await;
         }
         let failed = follower.until(ENDS).await.unwrap().pop().unwrap();
-        assert_eq!((failed.name.as_str(), &failed.data["error"]["kind"]), ("failed", &json!("Closed")));
+        assert_eq!(failed.name.as_str(), "failed");
+        assert_eq!(&failed.data["error"]["kind"], &json!("Closed"));
         assert_eq!(service.ended().await.code(), Some(0));
         assert_nothing_left(&folders, &service);
     }
@@ -301,7 +312,8 @@ async fn a_signal_while_the_pool_starts_ends_its_machines() {
     let status = tokio::time::timeout(Duration::from_secs(60), starting.wait()).await.unwrap().unwrap();
     assert_eq!(status.code(), Some(0));
     assert_eq!(processes_of(&pool), Vec::<String>::new());
-    assert_eq!((folders.pools(), folders.machines()), (Vec::<String>::new(), Vec::<String>::new()));
+    assert_eq!(folders.pools(), Vec::<String>::new());
+    assert_eq!(folders.machines(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -328,5 +340,6 @@ async fn curl_can_use_the_whole_service() {
 
 fn assert_nothing_left(folders: &Folders, service: &Service) {
     assert_eq!(processes_of(&service.pool), Vec::<String>::new());
-    assert_eq!((folders.pools(), folders.machines()), (Vec::<String>::new(), Vec::<String>::new()));
+    assert_eq!(folders.pools(), Vec::<String>::new());
+    assert_eq!(folders.machines(), Vec::<String>::new());
 }

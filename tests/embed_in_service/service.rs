@@ -88,7 +88,7 @@ impl Service {
 
     /// Waits until the service has ended.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
-        tokio::time::timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap()
+        tokio::time::timeout(SERVICE_STEP, self.child.wait()).await.unwrap().unwrap()
     }
 
     pub(crate) async fn health(&self) -> Value {
@@ -122,11 +122,11 @@ pub(crate) async fn line(lines: &mut Lines<BufReader<ChildStdout>>, begin: &str)
         }
         None
     };
-    let found = tokio::time::timeout(PATIENCE, found).await;
+    let found = tokio::time::timeout(SERVICE_STEP, found).await;
     found.ok().flatten().unwrap_or_else(|| panic!("the service did not print {begin:?}, but {seen:#?}"))
 }
 
 /// The variable with the command line of a service.
 pub(crate) const ARGUMENTS: &str = "SKYWARD_TEST_SERVICE";
 /// With an empty cache, the environment is built first.
-const PATIENCE: Duration = Duration::from_secs(300);
+const SERVICE_STEP: Duration = Duration::from_secs(300);

@@ -56,12 +56,16 @@ async fn python_sees_the_trace_of_each_call() {
             assert_eq!(tasks.len(), 2, "a span for each rank, below the caller's");
             for (rank, task) in tasks.iter().enumerate() {
                 assert_eq!(all[rank], [trace_of(task.id), "tests=1".to_owned()]);
-                assert_eq!((task.field("rank"), task.field("outcome")), (rank.to_string().as_str(), "returned"));
-                assert_eq!((task.target(), task.closed), ("skyward::task", true));
+                assert_eq!(task.field("rank"), rank.to_string().as_str());
+                assert_eq!(task.field("outcome"), "returned");
+                assert_eq!(task.target(), "skyward::task");
+                assert!(task.closed);
                 task.field("queued_us").parse::<u64>().unwrap();
                 let tries: Vec<_> =
                     traces.spans("attempt").into_iter().filter(|one| one.parent == Some(task.id)).collect();
-                assert_eq!((tries.len(), tries[0].closed, tries[0].field("attempt")), (1, true, "1"));
+                assert_eq!(tries.len(), 1);
+                assert!(tries[0].closed);
+                assert_eq!(tries[0].field("attempt"), "1");
                 // A child process was started in the meantime.
                 assert!(tries[0].field("ran_us").parse::<u64>().unwrap() > 100);
             }
@@ -90,7 +94,9 @@ async fn python_sees_the_trace_of_each_call() {
         assert!(names.contains(&"agent"), "{names:?}");
     }
     let workers = below("workers", span.id);
-    assert_eq!((workers.len(), workers[0].closed, workers[0].field("generation")), (1, true, "1"));
+    assert_eq!(workers.len(), 1);
+    assert!(workers[0].closed);
+    assert_eq!(workers[0].field("generation"), "1");
 }
 
 #[tokio::test]
@@ -124,10 +130,9 @@ async fn failed_tasks_and_steps_are_marked() {
         .unwrap();
     let tasks = traces.spans("task");
     let task = tasks.iter().find(|task| task.field("pool") == id.as_str()).unwrap();
-    assert_eq!(
-        (task.field("outcome"), task.field("otel.status_code"), task.field("attempts")),
-        ("failed", "ERROR", "2")
-    );
+    assert_eq!(task.field("outcome"), "failed");
+    assert_eq!(task.field("otel.status_code"), "ERROR");
+    assert_eq!(task.field("attempts"), "2");
     let tries = traces.spans("attempt").into_iter().filter(|one| one.parent == Some(task.id)).count();
     assert_eq!(tries, 2);
 

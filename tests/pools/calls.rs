@@ -50,7 +50,9 @@ async fn calls_reach_every_target() {
             "})
             .into();
             let (sum, text, more) = (add(2, 2) & text & add(3, 3)).run(pool).await?;
-            assert_eq!((sum, text.as_str(), more), (4, "text", 6));
+            assert_eq!(sum, 4);
+            assert_eq!(text.as_str(), "text");
+            assert_eq!(more, 6);
             assert_eq!(((add(1, 1) & add(2, 2)) >> pool).await?, (2, 4));
             assert_eq!(
                 join_all((0..10).map(|n| add(n, n))).run(pool).await?,
@@ -58,7 +60,9 @@ async fn calls_reach_every_target() {
             );
             assert_eq!((join_all([add(1, 1), add(2, 2)]) >> pool).await?, [2, 4]);
             let status = pool.status();
-            assert_eq!((status.phase, status.nodes.len(), status.workers.len()), (PoolPhase::Ready, 2, 4));
+            assert_eq!(status.phase, PoolPhase::Ready);
+            assert_eq!(status.nodes.len(), 2);
+            assert_eq!(status.workers.len(), 4);
             assert!(status.workers.iter().all(|worker| worker.ready && worker.pid.is_some()));
             assert_ne!(status.nodes[0].address, status.nodes[1].address, "each node has its own address");
             Ok(())
@@ -311,7 +315,8 @@ async fn partial_and_elastic_pools_start_and_report_their_size() {
 async fn two_scopes_at_once_are_independent() {
     let scope = |n: i64| pool(2).scope(async move |pool| add(n, 1).broadcast(pool).await);
     let (a, b) = tokio::join!(scope(10), scope(20));
-    assert_eq!((a.unwrap(), b.unwrap()), (vec![11, 11], vec![21, 21]));
+    assert_eq!(a.unwrap(), vec![11, 11]);
+    assert_eq!(b.unwrap(), vec![21, 21]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -62,7 +62,8 @@ async fn an_exception_has_its_type_message_and_correct_lines() {
     assert_eq!(error.kind(), ErrorKind::Raised);
     let exception = error.exception().unwrap();
     assert!(exception.type_name.ends_with("Diverged"), "{exception:?}");
-    assert_eq!((exception.message.as_str(), exception.rank), ("loss is 1.5", Rank(0)));
+    assert_eq!(exception.message.as_str(), "loss is 1.5");
+    assert_eq!(exception.rank, Rank(0));
     assert!(exception.traceback.contains("\"payload.py\", line 8, in f"), "{}", exception.traceback);
     assert!(exception.traceback.contains("\"payload.py\", line 5, in step"), "{}", exception.traceback);
     assert!(!exception.traceback.contains("skyward/"), "only the payload's frames: {}", exception.traceback);
@@ -113,7 +114,8 @@ async fn a_worker_that_ends_in_a_task_is_told_by_its_cause_and_replaced() {
     pool(2)
         .scope(async |pool| {
             let error = exit.run_on(pool, Target::Rank(Rank(0))).await.unwrap_err();
-            assert_eq!((error.kind(), error.exit()), (ErrorKind::WorkerExited, Some(&WorkerExit::Code(7))));
+            assert_eq!(error.kind(), ErrorKind::WorkerExited);
+            assert_eq!(error.exit(), Some(&WorkerExit::Code(7)));
             let error = crash.run_on(pool, Target::Rank(Rank(1))).await.unwrap_err();
             assert_eq!(error.exit(), Some(&WorkerExit::Signal(11)));
             assert!(format!("{error:#}").contains("SIGSEGV"), "{error}");
@@ -172,11 +174,8 @@ async fn a_poison_task_is_reported_and_refused_while_the_pool_goes_on() {
         .scope(async |pool| {
             for code in [7, 8, 9] {
                 let error = poison(code).run(pool).await.unwrap_err();
-                assert_eq!(
-                    (error.kind(), error.exit()),
-                    (ErrorKind::Poisoned, Some(&WorkerExit::Code(code))),
-                    "{error}"
-                );
+                assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+                assert_eq!(error.exit(), Some(&WorkerExit::Code(code)), "{error}");
                 let text = format!("{error:#}");
                 assert!(
                     text.contains("ended its worker 3 times") && text.contains("entry: f, payload: payload.py"),
@@ -212,7 +211,8 @@ async fn a_task_that_is_not_started_in_time_reports_what_it_waited_for() {
             });
             until("the task runs", || pool.status().running > 0).await;
             let error = alive.clone().run(pool).await.unwrap_err();
-            assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::QueueTimeout, true));
+            assert_eq!(error.kind(), ErrorKind::QueueTimeout);
+            assert!(error.is_temporary());
             assert!(error.message().contains("the worker of rank 0 ran task"), "{error}");
             running.abort();
             assert!(alive.queue_timeout(Duration::from_secs(60)).run(pool).await?, "the task's own deadline counts");

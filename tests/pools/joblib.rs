@@ -33,7 +33,8 @@ async fn a_grid_search_runs_on_all_workers_and_finds_the_same_as_on_one() {
             let before = processes_of(&pool.status().pool).len();
             let found: Found = soon("the search", call("search").run(pool)).await?;
             assert!(found.equal, "{found:?}");
-            assert_eq!((found.jobs, &found.ranks[..]), (4, &[0, 1, 2, 3][..]));
+            assert_eq!(found.jobs, 4);
+            assert_eq!(&found.ranks[..], &[0, 1, 2, 3][..]);
             assert!(found.limits.iter().all(|limit| limit == "1"), "{found:?}");
             assert_eq!(processes_of(&pool.status().pool).len(), before, "a search starts no process");
             // As many searches as workers: each worker helps with its own search.
@@ -77,7 +78,8 @@ async fn an_elastic_pool_grows_for_joblib_and_a_resize_changes_the_jobs() {
     builder
         .scope(async |pool| {
             let (jobs, ranks): (u32, Vec<u32>) = soon("growth", parallel("grow", &folder).run(pool)).await?;
-            assert_eq!((jobs, ranks), (3, vec![0, 1, 2]));
+            assert_eq!(jobs, 3);
+            assert_eq!(ranks, vec![0, 1, 2]);
             // The worker of node 0 is the one of the start.
             for (nodes, jobs) in [(Nodes::fixed(2), 2), (Nodes::elastic(1, 5), 5)] {
                 soon("the resize", pool.resize(nodes)).await?;

@@ -167,7 +167,8 @@ async fn a_task_without_retries_fails_with_its_node_and_the_next_task_runs() {
             until_running(pool, 1).await;
             signal_agent(pool.id(), 0, "KILL");
             let error = call.await.unwrap().unwrap_err();
-            assert_eq!((error.kind(), error.exit()), (ErrorKind::NodeLost, Some(&WorkerExit::AgentGone)), "{error}");
+            assert_eq!(error.kind(), ErrorKind::NodeLost, "{error}");
+            assert_eq!(error.exit(), Some(&WorkerExit::AgentGone), "{error}");
             assert!(!pool.status().nodes[0].ready);
             assert!(machine().run(pool).await?.ends_with(".n0-a2"));
             Ok(())
@@ -190,7 +191,8 @@ async fn a_node_whose_agent_is_stopped_is_replaced_when_its_lease_expires() {
     signal_agent(handle.id(), 0, "STOP");
     let told = until_replaced(&mut events, 0).await;
     let error = call.await.unwrap().unwrap_err();
-    assert_eq!((error.kind(), error.exit()), (ErrorKind::NodeLost, Some(&WorkerExit::LeaseEnded)), "{error}");
+    assert_eq!(error.kind(), ErrorKind::NodeLost, "{error}");
+    assert_eq!(error.exit(), Some(&WorkerExit::LeaseEnded), "{error}");
     assert_eq!(told[0], "0 lost: the agent did not answer for 2s");
     assert!(machine().run(&handle).await.unwrap().ends_with(".n0-a2"));
     assert!(!processes_of(handle.id()).iter().any(|line| line.contains("/n0-a1")), "the stopped agent is ended");
@@ -230,7 +232,10 @@ async fn a_world_that_loses_its_head_continues_as_a_new_generation_with_a_new_he
             let port = all[0].3;
             assert!(port > 0);
             for (rank, (generation, head, peers, head_port, addr)) in all.into_iter().enumerate() {
-                assert_eq!((generation, &head, &peers, head_port), (2, &addresses[0], &addresses, port));
+                assert_eq!(generation, 2);
+                assert_eq!(&head, &addresses[0]);
+                assert_eq!(&peers, &addresses);
+                assert_eq!(head_port, port);
                 assert_eq!(addr, addresses[rank]);
             }
             // Without a retry, the broadcast fails as a whole with the real cause, and the next one

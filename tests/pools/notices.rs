@@ -202,7 +202,8 @@ async fn a_preempted_machine_notifies_its_payload_and_is_replaced_before_it_ends
     let (left, still, before): (f64, Option<f64>, String) = skyward::payload::value::decode(&outcome.bytes).unwrap();
     assert_told(left, still);
     let (node, machine, leaving) = soon("another machine takes the place", replaced(&mut events)).await;
-    assert_eq!((node, Some(&machine)), (NodeIndex(0), spot.machine(2).as_ref()));
+    assert_eq!(node, NodeIndex(0));
+    assert_eq!(Some(&machine), spot.machine(2).as_ref());
     let [(NodeIndex(0), DrainReason::Preempted, Some(ends_in))] = leaving[..] else { panic!("{leaving:?}") };
     assert!(ends_in <= Duration::from_secs_f64(SECONDS), "{ends_in:?}");
     let outcome = soon("the waiting task", later.outcome()).await.unwrap();
@@ -211,7 +212,8 @@ async fn a_preempted_machine_notifies_its_payload_and_is_replaced_before_it_ends
     assert_ne!(after, before);
     until("the first machine is ended", || spot.has_ended(&first)).await;
     let status = pool.status();
-    assert_eq!((&status.nodes[0].machine, status.nodes[0].ending), (&machine, None));
+    assert_eq!(&status.nodes[0].machine, &machine);
+    assert_eq!(status.nodes[0].ending, None);
     pool.shutdown(Duration::from_secs(20)).await.unwrap();
     assert_nothing_left(pool.id());
 }
@@ -239,11 +241,13 @@ async fn in_a_world_every_rank_receives_the_notice_of_one_machine() {
     let trained = trained.unwrap();
     trained.iter().for_each(|(left, still, _)| assert_told(*left, *still));
     let (node, machine, leaving) = soon("another machine takes the place", replaced(&mut events)).await;
-    assert_eq!((node, Some(&machine)), (NodeIndex(0), spot.machine(2).as_ref()));
+    assert_eq!(node, NodeIndex(0));
+    assert_eq!(Some(&machine), spot.machine(2).as_ref());
     assert_eq!(leaving.len(), 1, "{leaving:?}");
     let after = soon("the world goes on", ask().broadcast(&pool)).await.unwrap();
     for (rank, (notice, _, generation)) in after.iter().enumerate() {
-        assert_eq!((*notice, *generation), (None, 2), "rank {rank}");
+        assert_eq!(*notice, None, "rank {rank}");
+        assert_eq!(*generation, 2, "rank {rank}");
     }
     assert_ne!(after[0].1, trained[0].2);
     assert_eq!(after[1].1, trained[1].2, "the other rank's machine stays");

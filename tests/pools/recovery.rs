@@ -48,7 +48,8 @@ async fn a_rank_that_never_enters_the_barrier_is_reported_with_the_stacks_of_all
     watched(Duration::from_secs(3))
         .scope(async |pool| {
             let error = barrier.broadcast(pool).await.unwrap_err();
-            assert_eq!((error.kind(), Cause::of(&error)), (ErrorKind::Stalled, Some(Cause::Stalled)), "{error}");
+            assert_eq!(error.kind(), ErrorKind::Stalled, "{error}");
+            assert_eq!(Cause::of(&error), Some(Cause::Stalled), "{error}");
             let message = error.message();
             assert!(message.contains("rank 0 was in `accept` (socket.py:"), "{message}");
             assert!(message.contains("of `meet` (payload.py:5), rank 1 was in `wait` (threading.py:"), "{message}");
@@ -106,11 +107,8 @@ async fn a_rank_that_never_enters_the_barrier_is_reported_once_and_the_gang_goes
     assert!(again.is_err(), "{again:?}");
     folder.open("go");
     let returned = soon("the gang returns", running).await.unwrap().unwrap();
-    assert_eq!(
-        (returned, pool.status().generation.0),
-        (vec![0, 1], 1),
-        "the request for stacks has not disturbed the gang"
-    );
+    assert_eq!(returned, vec![0, 1]);
+    assert_eq!(pool.status().generation.0, 1, "the request for stacks has not disturbed the gang");
     pool.shutdown(Duration::from_secs(20)).await.unwrap();
 }
 

@@ -91,7 +91,8 @@ async fn a_rank_that_raises_is_named_while_the_others_wait_for_it() {
     let call: PendingCompute<()> = python(text.leak()).into();
     let rehearsal = dear().rehearse(call, 2, 1).await.unwrap();
     let finding = only(&rehearsal);
-    assert_eq!((finding.kind, &finding.ranks[..]), (FindingKind::Raised, &[Rank(1)][..]), "{rehearsal}");
+    assert_eq!(finding.kind, FindingKind::Raised, "{rehearsal}");
+    assert_eq!(&finding.ranks[..], &[Rank(1)][..], "{rehearsal}");
     assert_eq!(finding.message, "the payload raised ValueError on rank 1: the shard is empty");
     assert!(rehearsal.to_string().contains("payload.py\", line 13, in f"), "{rehearsal}");
     assert!(
@@ -107,7 +108,8 @@ async fn a_rank_that_never_arrives_is_found_with_the_stacks_of_all() {
     let rehearsal = dear().rehearse_within(call, 2, 1, short()).await.unwrap();
     let finding = only(&rehearsal);
     assert_eq!(finding.kind, FindingKind::Stalled, "{rehearsal}");
-    assert_eq!((finding.ranks.len(), finding.stacks().len()), (2, 2), "{rehearsal}");
+    assert_eq!(finding.ranks.len(), 2, "{rehearsal}");
+    assert_eq!(finding.stacks().len(), 2, "{rehearsal}");
     assert!(finding.message.contains("of `meet` (payload.py:5), rank 1 was in `wait` (threading.py:"), "{rehearsal}");
     assert!(finding.stacks()[1].text.contains("in elsewhere") && rehearsal.to_string().contains("in elsewhere"));
 }
@@ -144,7 +146,8 @@ async fn a_worker_that_ends_and_a_result_that_does_not_fit_are_found() {
     let call: PendingCompute<()> = python(text.leak()).into();
     let rehearsal = dear().rehearse(call, 2, 1).await.unwrap();
     let finding = only(&rehearsal);
-    assert_eq!((finding.kind, &finding.ranks[..]), (FindingKind::WorkerLost, &[Rank(1)][..]), "{rehearsal}");
+    assert_eq!(finding.kind, FindingKind::WorkerLost, "{rehearsal}");
+    assert_eq!(&finding.ranks[..], &[Rank(1)][..], "{rehearsal}");
     assert_eq!(finding.error.as_ref().unwrap().exit(), Some(&WorkerExit::Code(9)));
 
     let call: PendingCompute<Vec<u32>> = python(indoc! {"
@@ -154,7 +157,8 @@ async fn a_worker_that_ends_and_a_result_that_does_not_fit_are_found() {
     .into();
     let rehearsal = dear().rehearse(call, 2, 1).await.unwrap();
     let finding = only(&rehearsal);
-    assert_eq!((finding.kind, &finding.ranks[..]), (FindingKind::Result, &[Rank(0), Rank(1)][..]), "{rehearsal}");
+    assert_eq!(finding.kind, FindingKind::Result, "{rehearsal}");
+    assert_eq!(&finding.ranks[..], &[Rank(0), Rank(1)][..], "{rehearsal}");
 }
 
 #[tokio::test]
@@ -181,7 +185,8 @@ async fn a_hook_that_raises_and_a_silence_that_ends_are_found() {
     let rehearsal = dear().rehearse_within(call, 2, 1, limits).await.unwrap();
     assert!(rehearsal.is_clean() && rehearsal.results == Some(vec![1, 1]), "{rehearsal}");
     let [finding] = &rehearsal.findings[..] else { panic!("{rehearsal}") };
-    assert_eq!((finding.kind, finding.is_hint()), (FindingKind::Silence, true), "{rehearsal}");
+    assert_eq!(finding.kind, FindingKind::Silence, "{rehearsal}");
+    assert!(finding.is_hint(), "{rehearsal}");
     assert!(finding.message.contains("no progress for 6s: rank 0 was in `f` (payload.py:3)"), "{rehearsal}");
 }
 
@@ -197,7 +202,8 @@ async fn a_refusal_of_the_pool_itself_is_found_beside_the_results_of_the_rehears
     let [finding] = &rehearsal.findings[..] else { panic!("{rehearsal}") };
     assert_eq!(finding.kind, FindingKind::Refused, "{rehearsal}");
     assert!(finding.message.contains("one world of fixed size"), "{rehearsal}");
-    assert_eq!((rehearsal.results.as_deref(), rehearsal.is_clean()), (Some(&[1, 1][..]), false));
+    assert_eq!(rehearsal.results.as_deref(), Some(&[1, 1][..]));
+    assert!(!rehearsal.is_clean());
 }
 
 #[tokio::test]
@@ -293,7 +299,8 @@ async fn a_layout_that_matches_nothing_is_found() {
         .unwrap();
     assert_eq!(rehearsal.results, Some(vec![vec![4, 2], vec![4, 2]]), "{rehearsal}");
     let [finding] = &rehearsal.findings[..] else { panic!("{rehearsal}") };
-    assert_eq!((finding.kind, &finding.ranks[..]), (FindingKind::NoEffect, &[Rank(0), Rank(1)][..]), "{rehearsal}");
+    assert_eq!(finding.kind, FindingKind::NoEffect, "{rehearsal}");
+    assert_eq!(&finding.ranks[..], &[Rank(0), Rank(1)][..], "{rehearsal}");
     assert!(finding.message.contains("the layout of 'dense_1/kernel' has no effect"), "{rehearsal}");
     assert!(finding.message.contains("sequential/dense_1/kernel"), "{rehearsal}");
     assert!(finding.hint.contains("'.*dense_1/kernel'"), "{rehearsal}");

@@ -41,14 +41,16 @@ async fn the_reports_of_all_ranks_arrive_in_order_in_one_stream_that_ends_with_t
                     let report = report?;
                     let rank = report.rank.0 as usize;
                     assert_eq!(report.value, Epoch { rank: rank as i64, epoch: epochs[rank] });
-                    assert_eq!((report.node.0, report.attempt.0), (report.rank.0 / 2, 1));
+                    assert_eq!(report.node.0, report.rank.0 / 2);
+                    assert_eq!(report.attempt.0, 1);
                     epochs[rank] += 1;
                 }
                 Ok(epochs)
             };
             let both = async { tokio::try_join!(call.broadcast(pool), read) };
             let (returned, epochs) = soon("the reports of a broadcast", both).await?;
-            assert_eq!((returned, epochs), (vec![1000; 4], [1000; 4]));
+            assert_eq!(returned, vec![1000; 4]);
+            assert_eq!(epochs, [1000; 4]);
             Ok(())
         })
         .await

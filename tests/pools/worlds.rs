@@ -46,13 +46,15 @@ async fn a_jax_world_survives_the_loss_of_a_rank_as_its_next_generation() {
             assert_eq!(sum.clone().broadcast(pool).await?, [(1, 3.0), (1, 3.0)]);
             let mut events = pool.events();
             let error = lose.broadcast(pool).await.unwrap_err();
-            assert_eq!((error.kind(), error.exit()), (ErrorKind::WorkerExited, Some(&WorkerExit::Code(9))), "{error}");
+            assert_eq!(error.kind(), ErrorKind::WorkerExited, "{error}");
+            assert_eq!(error.exit(), Some(&WorkerExit::Code(9)), "{error}");
             assert_eq!(sum.broadcast(pool).await?, [(2, 3.0), (2, 3.0)]);
             let mut generations = 0;
             while let Some(EventItem::Event(event)) = events.next().await {
                 match *event {
                     PoolEvent::GenerationStarting { generation, workers } => {
-                        assert_eq!((generation.0, workers), (2, 2), "the whole world is started again, once");
+                        assert_eq!(generation.0, 2, "the whole world is started again, once");
+                        assert_eq!(workers, 2, "the whole world is started again, once");
                         generations += 1;
                     }
                     PoolEvent::TaskFinished { .. } => break,
@@ -102,7 +104,8 @@ async fn a_world_joined_by_a_decorator_survives_the_loss_of_a_rank() {
             let met = |generation: u64| vec![(generation, 3.0, Some("lo".to_owned())); 2];
             assert_eq!(decorated(false).broadcast(pool).await?, met(1));
             let error = decorated(true).broadcast(pool).await.unwrap_err();
-            assert_eq!((error.kind(), error.exit()), (ErrorKind::WorkerExited, Some(&WorkerExit::Code(9))), "{error}");
+            assert_eq!(error.kind(), ErrorKind::WorkerExited, "{error}");
+            assert_eq!(error.exit(), Some(&WorkerExit::Code(9)), "{error}");
             assert_eq!(decorated(false).broadcast(pool).await?, met(2));
             Ok(())
         })

@@ -38,6 +38,7 @@ mod inputs;
 mod package;
 mod plan;
 mod run;
+mod timing;
 
 use std::collections::BTreeMap;
 

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::inputs::{Inputs, Pins};
 use super::package::{NEEDS, Package};
+use super::timing::{AGENT_START, APT_LOCK, STEP_WITHOUT_DOWNLOAD};
 use crate::provider::Place;
 use crate::remote::quoted;
 use crate::spec::{Image, Limits, OLDEST, Python, Secret, hex, normalised, requirement_name};
@@ -93,7 +94,11 @@ impl Plan {
         let home = format!("{common}folder={}\n", quoted(folder));
         let files = (!inputs.files.is_empty()).then(|| {
             let script = format!("folder={}\n{FILES}", quoted(folder));
-            (step("files", "tar -x", script, SHORT), format!("{folder}/files.tar"), inputs.files.clone())
+            (
+                step("files", "tar -x", script, STEP_WITHOUT_DOWNLOAD),
+                format!("{folder}/files.tar"),
+                inputs.files.clone(),
+            )
         });
         let setup = setup.iter().map(|command| {
             let script = format!("{home}{SETUP}{}{command}\n", image_env(image));
@@ -103,10 +108,10 @@ impl Plan {
             format!("{home}check_only={}\n{AGENT}{}", quoted(check_only), agent_line(place, image, limits))
         };
         Self {
-            steps: steps(&common, &installer, (image, inputs), place, limits, package),
+            steps: steps(&common, &installer, image, inputs, place, limits, package),
             setup: setup.collect(),
             start: step("agent", "python -m skyward.agent", agent(""), AGENT_START.min(limits.start)),
-            check: step("agent", "python -m skyward.agent", agent("1"), SHORT.min(limits.start)),
+            check: step("agent", "python -m skyward.agent", agent("1"), STEP_WITHOUT_DOWNLOAD.min(limits.start)),
             fetch: fetch(image, limits),
             wheel: format!("{folder}/uv.whl"),
             on_client_host: place.on_client_host,
@@ -151,7 +156,7 @@ fn installer(
     set(&mut installer, "certificates", certificates);
     set(&mut installer, "folder", &place.folder);
     set(&mut installer, "may_install", if place.on_client_host { "" } else { "1" });
-    set(&mut installer, "lock_wait", &(limits.environment / 6).min(LOCK_WAIT).as_secs().to_string());
+    set(&mut installer, "lock_wait", &(limits.environment / 6).min(APT_LOCK).as_secs().to_string());
     set(&mut installer, "python_request", &python_request(image));
     set(&mut installer, "check", &check(image, inputs));
     installer.push_str(INSTALLER);
@@ -162,7 +167,8 @@ fn installer(
 fn steps(
     common: &str,
     installer: &str,
-    (image, inputs): (&Image, &Inputs),
+    image: &Image,
+    inputs: &Inputs,
     place: &Place,
     limits: &Limits,
     package: &Package,
@@ -185,7 +191,7 @@ fn steps(
     environment.secrets = secrets(image);
     steps.push(environment);
     let script = format!("{common}unpack={}\n{WORKER}", quoted(UNPACK));
-    let mut worker = step("worker", "python unpack.py", script, SHORT);
+    let mut worker = step("worker", "python unpack.py", script, STEP_WITHOUT_DOWNLOAD);
     worker.stdin = package.json.clone();
     steps.push(worker);
     steps
@@ -372,14 +378,6 @@ pub(super) const UV_REQUIREMENT: &str = include_str!("scripts/uv.txt");
 const UV_VERSION: &str = "0.13.8";
 /// Increased when the layout of an environment's folder changes.
 const LAYOUT: u32 = 1;
-/// How long to wait for the locks of apt: a machine's own updates after its first start take
-/// minutes.
-const LOCK_WAIT: Duration = Duration::from_secs(300);
-/// For steps that download nothing.
-const SHORT: Duration = Duration::from_secs(60);
-/// Several nodes may share one host, and their agents start at the same time. `Limits::start` may
-/// allow less.
-const AGENT_START: Duration = Duration::from_secs(180);
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use serde::de::DeserializeOwned;
 
-use super::fit::{self, Shape};
+use super::fit::{self, Structure};
 use super::task::{TaskHandle, Value};
 use super::value;
 use crate::error::Result;
@@ -36,11 +36,11 @@ pub trait Output: Sized + Send + 'static {
     /// Dropping the future cancels the task.
     fn receive(handle: TaskHandle) -> BoxFuture<'static, Result<Self>>;
 
-    /// Checks that a value of this shape, which the Python function `function` returns, has the
+    /// Checks that a value of this structure, which the Python function `function` returns, has the
     /// fields that the type requires.
     #[doc(hidden)]
-    fn check_shape(function: &str, shape: Shape) -> Result<()> {
-        let _ = (function, shape);
+    fn check_structure(function: &str, structure: Structure) -> Result<()> {
+        let _ = (function, structure);
         Ok(())
     }
 }
@@ -52,8 +52,8 @@ impl<T: DeserializeOwned + Send + 'static> Output for T {
         Box::pin(async move { decode(handle.outcome().await?) })
     }
 
-    fn check_shape(function: &str, shape: Shape) -> Result<()> {
-        fit::check::<T>(function, shape)
+    fn check_structure(function: &str, structure: Structure) -> Result<()> {
+        fit::check::<T>(function, structure)
     }
 }
 
@@ -107,11 +107,11 @@ impl<T: DeserializeOwned + Send + 'static> Output for Streaming<T> {
         Box::pin(async move { Ok(Self { next: next_item(handle), done: false, item: PhantomData }) })
     }
 
-    /// The annotation of a generator has the shape of a list, whose element is the shape of an
-    /// item.
-    fn check_shape(function: &str, shape: Shape) -> Result<()> {
-        match shape {
-            Shape::List(item) => fit::check::<T>(function, *item),
+    /// The annotation of a generator has the structure of a list, whose element is the structure of
+    /// an item.
+    fn check_structure(function: &str, structure: Structure) -> Result<()> {
+        match structure {
+            Structure::List(item) => fit::check::<T>(function, *item),
             _ => Ok(()),
         }
     }

@@ -210,7 +210,9 @@ mod tests {
         other.send(report(&0.25));
         drop((sender, other));
         let first = reports.next().await.unwrap().unwrap();
-        assert_eq!((first.task, first.attempt, first.rank), (Some(TaskId(7)), Attempt(2), Rank(1)));
+        assert_eq!(first.task, Some(TaskId(7)));
+        assert_eq!(first.attempt, Attempt(2));
+        assert_eq!(first.rank, Rank(1));
         assert_eq!(first.value, 0.5);
         assert_eq!(reports.next().await.unwrap().unwrap_err().kind(), ErrorKind::Decode);
         assert_eq!(reports.next().await.unwrap().unwrap().value, 0.25);

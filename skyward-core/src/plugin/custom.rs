@@ -225,7 +225,8 @@ mod tests {
         assert_eq!(made.bootstrap(&cluster), ["true"]);
         let hook = made.around_app(&cluster).unwrap();
         assert_eq!(hook.source, "\ndef around_app(config):\n    yield\n");
-        assert_eq!((&*hook.filename, &*hook.factory), ("mine/around_app.py", "around_app"));
+        assert_eq!(&*hook.filename, "mine/around_app.py");
+        assert_eq!(&*hook.factory, "around_app");
         assert_eq!(hook.config, serde_json::json!({"n": 1}));
         hook.validate().unwrap();
         assert_eq!(made.around_task(&cluster), None);

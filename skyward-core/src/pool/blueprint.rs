@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use self::decorated::Decorated;
 use super::fleet::account::Account;
-use super::fleet::market::Market;
+use super::fleet::shortlist::Shortlist;
 use super::spawn::spawn_blocking;
 use crate::bootstrap::Inputs;
 use crate::error::{Error, ErrorKind, Result};
@@ -44,20 +44,20 @@ pub(crate) struct Declared {
 impl Blueprint {
     /// Returns the offers that meet the requirements, at least one. Offers that the plugins cannot
     /// serve or that the budget does not cover are marked as excluded.
-    pub(crate) async fn market(&self, account: &Mutex<Account>) -> Result<Market> {
+    pub(crate) async fn shortlist(&self, account: &Mutex<Account>) -> Result<Shortlist> {
         let requirements = self.wanted();
         let offers = self.provider.candidates(&requirements).await?;
-        let mut market = Market::new(self.provider.name(), offers, requirements.same_place);
-        market.exclude(ErrorKind::Plugins, |offer| {
+        let mut shortlist = Shortlist::new(self.provider.name(), offers, requirements.same_place);
+        shortlist.exclude(ErrorKind::Plugins, |offer| {
             let wanted = self.cluster.accelerator.as_ref()?;
             let offered = offer.accelerator.clone().map(|offered| Accelerator { count: wanted.count, ..offered });
             self.plugins.check(&self.cluster.clone().accelerator(offered)).err().map(|error| error.message().to_owned())
         });
         {
             let account = account.lock().unwrap_or_else(PoisonError::into_inner);
-            market.exclude(ErrorKind::Budget, |offer| account.objection(offer, self.nodes.least()));
+            shortlist.exclude(ErrorKind::Budget, |offer| account.objection(offer, self.nodes.least()));
         }
-        Ok(market)
+        Ok(shortlist)
     }
 
     pub(crate) fn request(&self, pool: &PoolId, lease: Duration) -> PoolRequest {

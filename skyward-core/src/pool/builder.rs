@@ -282,7 +282,7 @@ impl PoolBuilder {
         let blueprint = self.blueprint()?;
         let inputs = blueprint.read_inputs(self.limits.start).await?;
         let account = Account::new(self.budget, self.limits.shutdown);
-        let market = blueprint.market(&Mutex::new(account)).await?;
-        Ok(PoolPlan::new(&blueprint, &market, &inputs, &self.limits, self.budget))
+        let shortlist = blueprint.shortlist(&Mutex::new(account)).await?;
+        Ok(PoolPlan::new(&blueprint, &shortlist, &inputs, &self.limits, self.budget))
     }
 }

@@ -82,7 +82,7 @@ impl Pool {
         let Handle { shared, cleanup } = &*self.0;
         let deadline = deadline.min(Limits::LONGEST);
         shared.command(Command::Shutdown { deadline });
-        match tokio::time::timeout(deadline + MARGIN, shared.end()).await {
+        match tokio::time::timeout(deadline + LAST_QUERY, shared.end()).await {
             Ok(result) => result,
             Err(_) => {
                 let late = Error::new(ErrorKind::Timeout, format!("the pool had not ended after {deadline:?}"));
@@ -146,7 +146,7 @@ impl Drop for Handle {
 }
 
 /// How long the last query of the provider may take after the deadline has passed.
-const MARGIN: Duration = Duration::from_secs(5);
+const LAST_QUERY: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

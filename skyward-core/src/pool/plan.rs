@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::blueprint::Blueprint;
-use super::fleet::market::Market;
+use super::fleet::shortlist::Shortlist;
 use crate::bootstrap;
 use crate::provider::{Offer, Place, Provider};
 use crate::spec::{Budget, Image, Limits, Nodes, Python};
@@ -53,14 +53,14 @@ pub struct Candidate {
 impl PoolPlan {
     pub(super) fn new(
         blueprint: &Blueprint,
-        market: &Market,
+        shortlist: &Shortlist,
         inputs: &bootstrap::Inputs,
         limits: &Limits,
         budget: Budget,
     ) -> Self {
         let now = SystemTime::now();
         let age = |offer: &Offer| offer.priced_at.map(|at| now.duration_since(at).unwrap_or_default());
-        let candidates: Vec<Candidate> = market
+        let candidates: Vec<Candidate> = shortlist
             .offers()
             .map(|(offer, out)| Candidate {
                 offer: offer.clone(),

@@ -4,12 +4,14 @@ mod finding;
 mod observed;
 mod play;
 mod rehearse;
+mod timing;
 
 use std::fmt;
 use std::time::Duration;
 
 pub use finding::{Finding, FindingKind};
 
+use self::timing::SHORTEST_LIMIT;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::PoolId;
 use crate::spec::{Limits, setters};
@@ -82,8 +84,8 @@ impl RehearsalLimits {
     pub(super) fn checked(self) -> Result<Self> {
         let Self { start, call, stall } = self;
         for (name, value) in [("start", start), ("call", call), ("stall", stall)] {
-            if value < SHORTEST {
-                let what = format!("`RehearsalLimits::{name}` is {value:?}; it can be {SHORTEST:?} or more");
+            if value < SHORTEST_LIMIT {
+                let what = format!("`RehearsalLimits::{name}` is {value:?}; it can be {SHORTEST_LIMIT:?} or more");
                 return Err(Error::new(ErrorKind::InvalidSpec, what).with_hint(
                     "a shorter limit passes before a worker can report anything; the default suits most payloads",
                 ));
@@ -126,9 +128,6 @@ impl<T> fmt::Display for Rehearsal<T> {
 fn plural(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
-
-/// The shortest limit that is accepted. A sign of progress arrives up to 0.2 s late.
-const SHORTEST: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

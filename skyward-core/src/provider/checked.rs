@@ -5,6 +5,7 @@ mod choice;
 mod looks;
 mod pace;
 mod provider;
+mod timing;
 mod wait;
 
 use std::fmt;
@@ -34,7 +35,7 @@ pub struct Checked {
     salt: u64,
     looks: Arc<Looks>,
     pace: Pace,
-    report: Report,
+    on_failed_try: OnFailedTry,
 }
 
 impl Checked {
@@ -48,7 +49,7 @@ impl Checked {
             salt: rand::random(),
             looks: Arc::default(),
             pace: Pace::default(),
-            report: Report(Arc::new(|_| ())),
+            on_failed_try: OnFailedTry(Arc::new(|_| ())),
         }
     }
 
@@ -78,7 +79,7 @@ impl Checked {
 
     /// The same provider, which also reports each error after which it retries a call.
     pub(crate) fn reporting(&self, report: impl Fn(&Error) + Send + Sync + 'static) -> Self {
-        Self { report: Report(Arc::new(report)), ..self.clone() }
+        Self { on_failed_try: OnFailedTry(Arc::new(report)), ..self.clone() }
     }
 
     fn placed(&self, error: Error, kind: &'static str, on: &str, tries: u32) -> Error {
@@ -95,11 +96,11 @@ impl Checked {
 
 /// Gets each error after which a call is retried.
 #[derive(Clone)]
-struct Report(Arc<dyn Fn(&Error) + Send + Sync>);
+struct OnFailedTry(Arc<dyn Fn(&Error) + Send + Sync>);
 
-impl fmt::Debug for Report {
+impl fmt::Debug for OnFailedTry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Report")
+        f.write_str("OnFailedTry")
     }
 }
 
@@ -116,9 +117,6 @@ fn mixed(salt: u64, text: &str) -> u64 {
         state ^ (state >> 31)
     })
 }
-
-const MINUTE: Duration = Duration::from_secs(60);
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests;

@@ -8,10 +8,11 @@ mod gpus;
 mod image;
 mod network;
 mod operations;
+mod timing;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use bollard::models::{SystemInfo, SystemVersion};
@@ -21,6 +22,7 @@ use tokio::time::Instant;
 
 use self::builder::OnNode;
 use self::container::{Node, Options, POOL};
+use self::timing::ENGINE_ANSWER;
 use super::ends::Ends;
 use super::{
     Architecture, Capabilities, LaunchBatch, Machine, MachineReport, MachineState, Offer, Part, Place, PoolRecord,
@@ -348,9 +350,9 @@ fn mebibytes(gibibytes: f64) -> u64 {
     (gibibytes * 1024.0).ceil().max(1.0) as u64
 }
 
-/// The deadline of one request to an engine that does not answer; callers retry.
+/// The deadline of a request to an engine.
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(20)
+    Instant::now() + ENGINE_ANSWER
 }
 
 /// The environment variable that marks the processes of a machine.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::timing::{EARLY_END, END_REMEMBERED};
 use super::{MachineReport, Reason};
 use crate::ids::MachineId;
 
@@ -21,11 +21,11 @@ impl Ends {
         let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match (report.ends_in, ends.get(machine)) {
             (Some(left), _) if !report.state.is_over() => {
-                ends.retain(|_, end| *end + KEPT > now);
-                ends.insert(machine.clone(), now + left.min(KEPT));
+                ends.retain(|_, end| *end + END_REMEMBERED > now);
+                ends.insert(machine.clone(), now + left.min(END_REMEMBERED));
                 report
             }
-            (_, Some(end)) if report.state.is_over() && report.reason.is_none() && *end <= now + EARLY => {
+            (_, Some(end)) if report.state.is_over() && report.reason.is_none() && *end <= now + EARLY_END => {
                 report.because(Reason::Expired)
             }
             _ => report,
@@ -38,13 +38,10 @@ impl Ends {
     }
 }
 
-/// How long before its calculated end a machine may be gone and still count as expired.
-const EARLY: Duration = Duration::from_secs(2);
-/// How long the end of a machine is remembered.
-const KEPT: Duration = Duration::from_secs(366 * 24 * 3600);
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::provider::MachineState;
 

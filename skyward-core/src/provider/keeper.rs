@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::LaunchRequest;
+use super::timing::SHORTEST_CHECKED_LEASE;
 
 /// A keeper, which ends a machine by itself: a POSIX shell script with its arguments that runs on
 /// the machine for as long as the machine lives.
@@ -143,7 +144,7 @@ impl Keeper {
     }
 
     fn looks(&self) -> Looks {
-        let exact = self.lease.max(SHORTEST) / LOOKS;
+        let exact = self.lease.max(SHORTEST_CHECKED_LEASE) / LOOKS;
         // Not every `sleep` takes fractions, and a long lease needs none.
         let (pause, text) = match exact.as_secs() >= 4 {
             true => (Duration::from_secs(exact.as_secs() + 1), (exact.as_secs() + 1).to_string()),
@@ -191,8 +192,6 @@ pub(crate) const LEASE_FILE: &str = "lease";
 
 /// How often a keeper checks the lease during one lease.
 const LOOKS: u32 = 8;
-/// With a shorter lease, checking costs more than it saves.
-const SHORTEST: Duration = Duration::from_millis(100);
 /// The longest life in hundredths of a second that any shell can count: 30 years.
 const LONGEST: u128 = 30 * 365 * 86_400 * 100;
 

@@ -7,6 +7,7 @@ pub(super) mod host;
 mod key;
 mod lock;
 mod marked;
+mod timing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -20,6 +21,7 @@ use self::claims::DEVICES;
 use self::folders::Folders;
 use self::host::Look;
 use self::marked::Marks;
+use self::timing::KILLED_GONE;
 use super::models::{UnsaidMemory, serves};
 use super::{
     Architecture, Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Part, Place,
@@ -256,12 +258,12 @@ fn fitted(mut offer: Offer, requirements: &Requirements) -> Option<Offer> {
 }
 
 fn end(machine: &MachineId, marks: &Marks) -> Result<()> {
-    let left = marks.end(PATIENCE).map_err(unread)?;
+    let left = marks.end(KILLED_GONE).map_err(unread)?;
     if left.is_empty() {
         return Ok(());
     }
     let ids: Vec<_> = left.iter().take(SHOWN).map(u32::to_string).collect();
-    let (count, what) = (left.len(), format!("processes of the machine {machine} did not end within {PATIENCE:?}"));
+    let (count, what) = (left.len(), format!("processes of the machine {machine} did not end within {KILLED_GONE:?}"));
     Err(Error::new(ErrorKind::Provider, format!("{count} {what}"))
         .with_context("processes", ids.join(" "))
         .with_hint(format!(
@@ -294,8 +296,6 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
 /// The hint where other pools have accelerators of a host.
 pub(super) const ACCELERATORS_TAKEN: &str =
     "wait for the end of a pool that has accelerators of the host, or ask for fewer nodes or accelerators on each";
-/// How long processes may take to disappear after SIGKILL.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// The most processes that an error names.
 const SHOWN: usize = 20;
 

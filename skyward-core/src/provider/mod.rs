@@ -23,6 +23,7 @@ mod part;
 mod pool_record;
 mod report;
 mod requirements;
+pub(crate) mod timing;
 mod uptime;
 
 use std::fmt;

@@ -31,7 +31,8 @@ mod tests {
             told = digest(&bytes) => told,
             () = async { loop { turns += 1; tokio::task::yield_now().await } } => unreachable!(),
         };
-        assert_eq!((told, turns), (hex(&Sha256::digest(&bytes)), 4));
+        assert_eq!(told, hex(&Sha256::digest(&bytes)));
+        assert_eq!(turns, 4);
         assert_eq!(digest(b"").await, hex(&Sha256::digest(b"")));
     }
 }

@@ -20,6 +20,7 @@ pub(super) use courier::Courier;
 pub use machine::ExecRemote;
 
 use super::process::code_of;
+use super::timing::EXIT_AFTER_INPUT;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Starts programs on one machine: all that [`ExecRemote`] needs to be a
@@ -145,7 +146,7 @@ impl ExecStreams {
         tokio::spawn(async move {
             tokio::select! {
                 ended = child.wait() => drop(tell.send(ended)),
-                () = tell.closed() => drop(timeout(GRACE, child.wait()).await),
+                () = tell.closed() => drop(timeout(EXIT_AFTER_INPUT, child.wait()).await),
             }
         });
         let exit = async move {
@@ -166,9 +167,6 @@ impl fmt::Debug for ExecStreams {
         f.debug_struct("ExecStreams").finish_non_exhaustive()
     }
 }
-
-/// How long a program may take to end after its input has ended.
-const GRACE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests;

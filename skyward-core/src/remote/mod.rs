@@ -9,6 +9,7 @@ mod process;
 mod shell;
 #[cfg(feature = "ssh")]
 pub mod ssh;
+mod timing;
 mod unread;
 
 use std::collections::BTreeMap;

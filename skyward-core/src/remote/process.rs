@@ -7,7 +7,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -17,6 +16,7 @@ use tokio::process::{Child, ChildStdin};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::lines::{Lines, shown};
+use super::timing::{CHILD_EXIT, LEAST_PUT, OUTPUT_AFTER_EXIT, SOCKET_REACHED};
 use super::{ByteStream, Command, CommandOutput, OnLine, Remote};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -148,7 +148,7 @@ impl Remote for Process {
                     status = &mut exit => {
                         // A daemon that the command left may hold the pipes open for ever. The
                         // command's own output is in them already.
-                        let _ = timeout(LINGER, &mut output).await;
+                        let _ = timeout(OUTPUT_AFTER_EXIT, &mut output).await;
                         status
                     }
                     () = &mut output => exit.await,
@@ -166,7 +166,7 @@ impl Remote for Process {
             }
             Err(_) => {
                 drop(group);
-                let _ = timeout(REAP, child.wait()).await;
+                let _ = timeout(CHILD_EXIT, child.wait()).await;
                 let last = err.last_line().or(out.last_line()).unwrap_or("nothing").to_owned();
                 Err(Error::new(
                     ErrorKind::Timeout,
@@ -181,17 +181,17 @@ impl Remote for Process {
         let (target, bytes) = (PathBuf::from(path), bytes.to_vec());
         let written = tokio::task::spawn_blocking(move || replace(&target, &bytes, mode));
         let failed = |why: String| Error::new(ErrorKind::Bootstrap, format!("cannot write {path}: {why}"));
-        match timeout(PUT, written).await {
+        match timeout(LEAST_PUT, written).await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(error))) => Err(failed(error.to_string())),
             Ok(Err(error)) => Err(failed(error.to_string())),
-            Err(_) => Err(failed(format!("it took longer than {PUT:?}")).temporary()),
+            Err(_) => Err(failed(format!("it took longer than {LEAST_PUT:?}")).temporary()),
         }
     }
 
     async fn open(&self, socket: &str) -> Result<ByteStream> {
         let failed = |why: String| Error::new(ErrorKind::Io, format!("cannot connect to {socket}: {why}")).temporary();
-        match timeout(OPEN, UnixStream::connect(socket)).await {
+        match timeout(SOCKET_REACHED, UnixStream::connect(socket)).await {
             Ok(Ok(stream)) => {
                 // A larger buffer needs fewer turns for large values. Without it the stream is only
                 // slower.
@@ -199,7 +199,7 @@ impl Remote for Process {
                 Ok(Box::new(stream))
             }
             Ok(Err(error)) => Err(failed(error.to_string())),
-            Err(_) => Err(failed(format!("no answer within {OPEN:?}"))),
+            Err(_) => Err(failed(format!("no answer within {SOCKET_REACHED:?}"))),
         }
     }
 
@@ -262,11 +262,7 @@ pub(super) fn code_of(status: ExitStatus) -> i32 {
 }
 
 const CHUNK: usize = 16 << 10;
-const LINGER: Duration = Duration::from_millis(200);
-const REAP: Duration = Duration::from_secs(5);
-const PUT: Duration = Duration::from_secs(60);
 const SEND_BUFFER: usize = 1 << 20;
-const OPEN: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,6 @@
 //! The end of a command that may have left much of its input unread.
 
-use std::time::Duration;
-
+use super::timing::KILL;
 use super::{Command, Remote};
 
 /// Kills such a command when dropped, by another command. What watches the command on its machine
@@ -40,5 +39,3 @@ impl<R: Remote + Clone> Drop for Unread<R> {
 
 /// How much the smallest pipe of Linux holds. No more can be left unread without being noticed.
 const PIPE: usize = 4 << 10;
-/// How long it may take to kill a command.
-const KILL: Duration = Duration::from_secs(30);

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::Scheduler;
 use super::state::{Backlog, Ends};
-use super::task::Place;
+use super::task::Position;
 use crate::error::Error;
 use crate::ids::{NodeIndex, Rank, TaskId};
 
@@ -136,14 +136,15 @@ impl Scheduler {
     fn is_under_way(&self, id: TaskId) -> bool {
         let Some(task) = self.tasks.get(&id) else { return false };
         let gang = task.gang.and_then(|gang| self.gang_table.get(&gang.first));
-        matches!(task.place, Place::Worker(_) | Place::Helped(_)) || gang.is_some_and(|gang| gang.running() > 0)
+        matches!(task.position, Position::Worker(_) | Position::Helped(_))
+            || gang.is_some_and(|gang| gang.running() > 0)
     }
 
     /// A worker was lost with this task.
     pub(super) fn leave_behind(&mut self, id: TaskId, error: Error) {
         self.end_calls(id);
         if let Some(task) = self.tasks.get_mut(&id) {
-            task.place = Place::Lost;
+            task.position = Position::Lost;
             self.backlog.lost.push_back((id, error));
         }
     }

@@ -10,7 +10,7 @@ use super::Scheduler;
 use super::calls::ended_caller;
 use super::families::Family;
 use super::table::{List, TaskTable};
-use super::task::{Call, FamilyId, Place, TaskState};
+use super::task::{Call, FamilyId, Position, TaskState};
 use crate::ids::{Rank, TaskId};
 
 impl Scheduler {
@@ -140,8 +140,8 @@ impl Scheduler {
 
     /// The worker that runs a task.
     pub(crate) fn runner(&self, id: TaskId) -> Option<Rank> {
-        match self.tasks.get(&id)?.place {
-            Place::Worker(rank) | Place::Helped(rank) => Some(rank),
+        match self.tasks.get(&id)?.position {
+            Position::Worker(rank) | Position::Helped(rank) => Some(rank),
             _ => None,
         }
     }

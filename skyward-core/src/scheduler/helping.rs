@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use super::task::{Help, Place};
+use super::task::{Help, Position};
 use super::worker::Worker;
 use super::{Action, Scheduler};
 use crate::ids::{NodeIndex, Rank, TaskId};
@@ -82,7 +82,7 @@ impl Scheduler {
     /// waits helps.
     pub(super) fn offer(&mut self, now: Instant, id: TaskId) {
         let Some(task) = self.tasks.get(&id) else { return };
-        if task.place != Place::Queue || task.call.is_none() || self.is_orphan(id) {
+        if task.position != Position::Queue || task.call.is_none() || self.is_orphan(id) {
             return;
         }
         let is_helpable = task.help() == Help::Anytime;
@@ -118,7 +118,7 @@ impl Scheduler {
     /// Makes a worker help with a call.
     pub(super) fn give(&mut self, now: Instant, rank: Rank, id: TaskId, aside: bool) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        task.place = Place::Helped(rank);
+        task.position = Position::Helped(rank);
         let worker = &mut self.workers[rank.0 as usize];
         let within = worker.innermost().filter(|_| !aside);
         if aside {
@@ -236,7 +236,7 @@ impl Scheduler {
 
     /// An abandoned call may have lost its callers.
     fn check_helped(&self, rank: Rank, id: TaskId, below: Option<&TaskId>) {
-        let task = self.tasks.get(&id).filter(|task| task.place == Place::Helped(rank));
+        let task = self.tasks.get(&id).filter(|task| task.position == Position::Helped(rank));
         let descends = self.above(id).any(|above| Some(&above) == below);
         assert!(task.is_some_and(|task| task.abandoned || descends), "call {id} is not of {below:?}: {self:?}");
     }

@@ -164,7 +164,8 @@ mod tests {
         let cancelled = Err(Error::new(ErrorKind::Cancelled, "interrupted"));
         story.scheduler.on_returned(story.now, Rank(0), gang[0], cancelled, 10);
         story.step();
-        assert_eq!((story.running(0), story.running(1)), (Some(gang[0]), Some(gang[1])));
+        assert_eq!(story.running(0), Some(gang[0]));
+        assert_eq!(story.running(1), Some(gang[1]));
         story.later(GRACE);
         assert!(!interrupted(&story));
         assert!(!story.has(|action| matches!(action, Action::Kill { .. })));

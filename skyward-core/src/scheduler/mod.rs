@@ -57,7 +57,7 @@ mod state;
 pub(crate) mod table;
 mod task;
 mod timers;
-mod timing;
+pub(crate) mod timing;
 mod tries;
 mod watch;
 mod worker;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::calls::ended_caller;
-use super::task::Place;
+use super::task::Position;
 use super::timers::Timer;
 use super::tries::Next;
 use super::{Action, Scheduler};
@@ -20,17 +20,17 @@ impl Scheduler {
             return;
         }
         task.abandoned = true;
-        let (place, gang) = (task.place, task.gang);
+        let (position, gang) = (task.position, task.gang);
         self.disarm(id);
         self.actions.push(Action::Finish { task: id, outcome: Err(error) });
         self.unqueue(id);
         self.leave_family(id);
         self.end_calls(id);
-        match place {
-            Place::Queue | Place::Gang => {
+        match position {
+            Position::Queue | Position::Gang => {
                 self.tasks.remove(&id);
             }
-            Place::Worker(rank) => {
+            Position::Worker(rank) => {
                 let interrupt = self.workers[rank.0 as usize].sent.front() == Some(&id);
                 if interrupt {
                     self.interrupt(now, rank, id);
@@ -38,8 +38,8 @@ impl Scheduler {
                     self.actions.push(Action::Cancel { rank, task: id, interrupt });
                 }
             }
-            Place::Helped(rank) => self.interrupt_helped(now, rank, id),
-            Place::Lost => {}
+            Position::Helped(rank) => self.interrupt_helped(now, rank, id),
+            Position::Lost => {}
         }
         if let Some(gang) = gang {
             self.leave_gang(now, gang);

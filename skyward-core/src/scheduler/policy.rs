@@ -1,6 +1,6 @@
 //! How many tasks a worker gets ahead.
 
-use super::timing::{AHEAD, LONG};
+use super::timing::{AHEAD, LONG_TASK};
 use std::time::Duration;
 
 /// A moving average of how long a worker's tasks take.
@@ -47,7 +47,7 @@ pub const LARGE: usize = 16 << 10;
 /// that wait behind it are recalled. The limit is above what a worker's full queue of short tasks
 /// takes, by enough that a pause of the machine does not look like a long task.
 pub fn long(round_trip: Duration) -> Duration {
-    LONG + 2 * round_trip
+    LONG_TASK + 2 * round_trip
 }
 
 const MAX_DEPTH: usize = 256;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::node::Record;
 use super::policy::{LARGE, depth, is_far};
 use super::table::List;
-use super::task::{Place, TaskState};
+use super::task::{Position, TaskState};
 use super::timing::AGED;
 use super::worker::Worker;
 use super::{Action, Scheduler};
@@ -24,7 +24,7 @@ impl Scheduler {
 
     /// Takes a task out of its queue.
     pub(super) fn unqueue(&mut self, id: TaskId) {
-        let Some(task) = self.tasks.get(&id).filter(|task| task.place == Place::Queue) else { return };
+        let Some(task) = self.tasks.get(&id).filter(|task| task.position == Position::Queue) else { return };
         if task.call.is_some() {
             return self.unqueue_call(id);
         }
@@ -85,7 +85,7 @@ impl Scheduler {
 
     pub(super) fn send(&mut self, now: Instant, rank: Rank, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        task.place = Place::Worker(rank);
+        task.position = Position::Worker(rank);
         let worker = &mut self.workers[rank.0 as usize];
         worker.sent.push_back(id);
         self.actions.push(Action::Send { rank, task: id });
@@ -149,7 +149,7 @@ impl Scheduler {
     fn queue_at(&mut self, id: TaskId, add: fn(&mut List, &mut super::table::TaskTable<TaskState>, TaskId)) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         debug_assert!(task.gang.is_none(), "a gang waits as one");
-        task.place = Place::Queue;
+        task.position = Position::Queue;
         if task.call.is_some() {
             return self.queue_call(id, add);
         }

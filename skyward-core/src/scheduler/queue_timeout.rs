@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::Scheduler;
 use super::table::Linked;
-use super::task::Place;
+use super::task::Position;
 use super::timers::Timer;
 use super::worker::Counts;
 use crate::error::{Error, ErrorKind};
@@ -45,7 +45,7 @@ impl Scheduler {
 
     fn tasks_before(&self, id: TaskId) -> usize {
         let Some(task) = self.tasks.get(&id) else { return 0 };
-        if let Place::Worker(rank) = task.place {
+        if let Position::Worker(rank) = task.position {
             return self.sent(rank).position(|sent| sent == id).unwrap_or_default();
         }
         let own = task.links.before(&self.tasks).take(COUNTED).count();

@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use super::policy::long;
-use super::task::Place;
+use super::task::Position;
 use super::timers::Timer;
 use super::timing::RECALL_PAUSE;
 use super::{Action, Scheduler};
@@ -62,7 +62,7 @@ impl Scheduler {
         // Each worker may take hundreds of tasks, so workers look one after another, in slices.
         let mut for_any = 0;
         for id in ids {
-            match self.tasks.get(id).filter(|task| task.place == Place::Queue).map(|task| task.target) {
+            match self.tasks.get(id).filter(|task| task.position == Position::Queue).map(|task| task.target) {
                 Some(Target::Any) => for_any += 1,
                 Some(_) => self.place(now, *id),
                 None => {}
@@ -140,7 +140,7 @@ mod tests {
     use super::super::TaskData;
     use super::super::policy::LARGE;
     use super::super::tests::Story;
-    use super::super::timing::LONG;
+    use super::super::timing::LONG_TASK;
     use super::*;
     use crate::payload::{RetryPolicy, TaskOptions, Value};
 
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn tasks_behind_a_long_task_go_to_another_worker() {
         let (mut story, ids) = behind(200);
-        story.later(LONG - Duration::from_millis(1));
+        story.later(LONG_TASK - Duration::from_millis(1));
         assert!(!recalled(&story));
         story.later(Duration::from_millis(1));
         assert!(recalled(&story));
@@ -196,7 +196,7 @@ mod tests {
         story.scheduler.on_returned(story.now, Rank(0), ids[0], Ok(Value::new(Vec::new(), Rank(0))), 5_000);
         story.step();
         assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), ids[1..17], "80 ms of work");
-        story.later(LONG + 2 * far - Duration::from_millis(1));
+        story.later(LONG_TASK + 2 * far - Duration::from_millis(1));
         assert!(!recalled(&story));
         story.later(Duration::from_millis(1));
         assert!(recalled(&story));
@@ -221,13 +221,13 @@ mod tests {
     #[test]
     fn a_worker_gets_nothing_ahead_while_tasks_take_long_to_arrive() {
         let (mut story, ids) = behind(3);
-        story.later(LONG);
+        story.later(LONG_TASK);
         // All tasks are still on the way.
         story.scheduler.on_not_begun(story.now, Rank(0), &ids);
         story.step();
         let sent = |story: &Story| story.scheduler.sent(Rank(0)).collect::<Vec<_>>();
         assert_eq!(sent(&story), ids[..1]);
-        story.later(LONG * 2);
+        story.later(LONG_TASK * 2);
         assert!(!recalled(&story));
         assert_eq!(short(&mut story, 0), ids[0], "it took long too");
         assert_eq!(sent(&story), ids[1..2]);
@@ -239,7 +239,7 @@ mod tests {
     fn returned_tasks_are_sent_in_slices() {
         let (mut story, ids) = behind(200);
         story.done(1);
-        story.later(LONG);
+        story.later(LONG_TASK);
         story.scheduler.on_not_begun(story.now, Rank(0), &ids[1..]);
         let mut actions = Vec::new();
         story.scheduler.take_actions(&mut actions);
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn a_worker_that_runs_a_long_task_gets_nothing_ahead_until_it_returns() {
         let (mut story, ids) = behind(0);
-        story.now += LONG;
+        story.now += LONG_TASK;
         let next = story.submit(Target::Any);
         assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), ids, "the next look finds the task long");
         assert_eq!(short(&mut story, 0), ids[0]);
@@ -267,7 +267,7 @@ mod tests {
         for _ in 0..50 {
             let timers = story.scheduler.next_timeout();
             assert!(timers.is_some());
-            story.later(LONG / 4);
+            story.later(LONG_TASK / 4);
             assert!(!recalled(&story));
             assert_eq!(short(&mut story, 0), ids.remove(0));
         }
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn a_worker_that_does_not_return_tasks_is_asked_again() {
         let (mut story, ids) = behind(3);
-        story.later(LONG);
+        story.later(LONG_TASK);
         assert!(recalled(&story));
         story.later(RECALL_PAUSE - Duration::from_millis(1));
         assert!(!recalled(&story));
@@ -298,11 +298,11 @@ mod tests {
         let mut story = Story::new(1, 1, false);
         story.submit(Target::Any);
         short(&mut story, 0);
-        let options = TaskOptions::default().queue_timeout(LONG * 3).retry(RetryPolicy::never());
+        let options = TaskOptions::default().queue_timeout(LONG_TASK * 3).retry(RetryPolicy::never());
         let ids = [0; 2].map(|_| story.submit_with(Target::Any, options));
-        story.later(LONG);
+        story.later(LONG_TASK);
         story.scheduler.on_not_begun(story.now, Rank(0), &ids[1..]);
-        story.later(LONG * 2);
+        story.later(LONG_TASK * 2);
         assert!(story.finished[&ids[1]].is_err() && !story.finished.contains_key(&ids[0]));
     }
 }

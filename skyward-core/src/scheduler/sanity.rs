@@ -2,7 +2,7 @@
 
 use super::Scheduler;
 use super::table::List;
-use super::task::Place;
+use super::task::Position;
 use super::worker::Counts;
 use crate::ids::TaskId;
 use crate::payload::Target;
@@ -15,7 +15,7 @@ impl Scheduler {
         }
     }
 
-    /// Checks that each task is in the one place that it names, and that the counts are right.
+    /// Checks that each task is in the one position that it names, and that the counts are right.
     ///
     /// # Panics
     ///
@@ -30,7 +30,7 @@ impl Scheduler {
             placed += self.check_queue(&worker.queue, |at| at == Target::Rank(rank));
             placed += worker.load();
             for id in &worker.sent {
-                assert_eq!(self.place_of(*id), Some(Place::Worker(rank)), "task {id}: {self:?}");
+                assert_eq!(self.position_of(*id), Some(Position::Worker(rank)), "task {id}: {self:?}");
             }
             assert!(worker.ready || worker.sent.is_empty(), "rank {rank} is lost and has tasks: {self:?}");
             assert_eq!(worker.counted, self.counts_of(rank), "rank {rank}: {self:?}");
@@ -39,9 +39,10 @@ impl Scheduler {
             assert_eq!(worker.listed, takes.then_some(worker.sent.len()), "rank {rank}: {self:?}");
             assert_eq!(worker.listed.is_some(), self.open.contains(&(worker.sent.len(), rank)), "rank {rank}");
         }
-        assert_eq!((counts, self.open.len()), (self.counts, self.workers.iter().filter_map(|it| it.listed).count()));
+        assert_eq!(counts, self.counts);
+        assert_eq!(self.open.len(), self.workers.iter().filter_map(|it| it.listed).count());
         for (id, _) in &self.backlog.lost {
-            assert_eq!(self.place_of(*id), Some(Place::Lost), "task {id}: {self:?}");
+            assert_eq!(self.position_of(*id), Some(Position::Lost), "task {id}: {self:?}");
         }
         let in_gangs = self.check_gangs();
         placed += self.check_calls();
@@ -54,28 +55,29 @@ impl Scheduler {
         for first in self.gang_table.keys() {
             let Some(gang) = self.gang_table.get(&first) else { continue };
             waiting += usize::from(gang.waits());
-            let places = || gang.ids().filter_map(|id| self.place_of(id));
-            let out = places().filter(|place| matches!(place, Place::Worker(_) | Place::Lost)).count();
+            let positions = || gang.ids().filter_map(|id| self.position_of(id));
+            let out = positions().filter(|position| matches!(position, Position::Worker(_) | Position::Lost)).count();
             assert_eq!(out, gang.running(), "gang {first}: {self:?}");
-            kept += places().filter(|place| *place == Place::Gang).count();
+            kept += positions().filter(|position| *position == Position::Gang).count();
             assert!(gang.is_possible(), "gang {first}: {self:?}");
         }
         assert!(self.has_work() || self.next_gang().is_none(), "a gang can start and does not: {self:?}");
-        assert_eq!((self.gangs.len(), self.gangs.iter(&self.gang_table).count()), (waiting, waiting), "{self:?}");
+        assert_eq!(self.gangs.len(), waiting, "{self:?}");
+        assert_eq!(self.gangs.iter(&self.gang_table).count(), waiting, "{self:?}");
         kept
     }
 
     fn check_queue(&self, queue: &List, fits: impl Fn(Target) -> bool) -> usize {
         for id in queue.iter(&self.tasks) {
-            assert_eq!(self.place_of(id), Some(Place::Queue), "task {id}: {self:?}");
+            assert_eq!(self.position_of(id), Some(Position::Queue), "task {id}: {self:?}");
             assert!(self.tasks.get(&id).is_some_and(|task| fits(task.target) && task.gang.is_none()), "task {id}");
         }
         assert_eq!(queue.iter(&self.tasks).count(), queue.len());
         queue.len()
     }
 
-    fn place_of(&self, id: TaskId) -> Option<Place> {
-        self.tasks.get(&id).map(|task| task.place)
+    fn position_of(&self, id: TaskId) -> Option<Position> {
+        self.tasks.get(&id).map(|task| task.position)
     }
 }
 

@@ -10,7 +10,7 @@ use super::gang::Gang;
 use super::node::Record;
 use super::returns::Returns;
 use super::table::{Links, List, TaskTable};
-use super::task::{FamilyId, Membership, Place, TaskData, TaskState};
+use super::task::{FamilyId, Membership, Position, TaskData, TaskState};
 use super::timers::{Timer, Timers};
 use super::tries::Tries;
 use super::worker::{Counts, Worker};
@@ -153,7 +153,7 @@ impl Scheduler {
             family: None,
             alone: false,
             tries: Tries::default(),
-            place: if gang.is_some() { Place::Gang } else { Place::Queue },
+            position: if gang.is_some() { Position::Gang } else { Position::Queue },
             links: Links::default(),
             since: None,
             timer: None,

@@ -33,7 +33,7 @@ pub(super) struct TaskState {
     /// there is another way.
     pub(super) alone: bool,
     pub(super) tries: Tries,
-    pub(super) place: Place,
+    pub(super) position: Position,
     pub(super) links: Links,
     /// Since when the task waits to be started.
     pub(super) since: Option<Instant>,
@@ -53,7 +53,7 @@ pub(super) struct Membership {
 
 /// Where a task is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Position {
     /// In the queue of the task's target.
     Queue,
     /// With the gang: the task waits for the others to start, or its value is held back.

@@ -11,7 +11,7 @@ pub(crate) const FALLBACK: Duration = Duration::from_millis(200);
 /// The time until the first repeated interrupt; each later pause is twice as long.
 pub(crate) const INTERRUPT_PAUSE: Duration = Duration::from_millis(50);
 /// A task that has run for this long, and two round trips, is long.
-pub(crate) const LONG: Duration = Duration::from_millis(50);
+pub(crate) const LONG_TASK: Duration = Duration::from_millis(50);
 /// The longest round trip that is taken into account. What was measured beyond is rather the pause
 /// of a machine than the way to it.
 pub(crate) const LONGEST_ROUND_TRIP: Duration = Duration::from_millis(500);

@@ -160,7 +160,8 @@ mod tests {
         let Next::Over(error) = tries.next(TaskId(5), lost(WorkerExit::Signal(6)), RetryPolicy::times(100), 3) else {
             panic!("it is poison")
         };
-        assert_eq!((error.kind(), error.exit()), (ErrorKind::Poisoned, Some(&WorkerExit::Signal(6))));
+        assert_eq!(error.kind(), ErrorKind::Poisoned);
+        assert_eq!(error.exit(), Some(&WorkerExit::Signal(6)));
         assert!(error.message().starts_with("task 5 ended its worker 3 times"), "{error}");
         assert_eq!(error.tries().len(), 4);
     }

@@ -197,15 +197,15 @@ impl Limits {
         let deadline = "a shorter deadline passes before anything can happen; the default suits most pools";
         let lease = "the client renews a lease every quarter of its time, over a network that may be slow for a moment";
         for (name, value, least, hint) in [
-            ("start", self.start, SHORTEST, deadline),
-            ("machine_wait", self.machine_wait, SHORTEST, deadline),
-            ("environment", self.environment, SHORTEST, deadline),
-            ("hooks", self.hooks, SHORTEST, deadline),
+            ("start", self.start, TIMER_RESOLUTION, deadline),
+            ("machine_wait", self.machine_wait, TIMER_RESOLUTION, deadline),
+            ("environment", self.environment, TIMER_RESOLUTION, deadline),
+            ("hooks", self.hooks, TIMER_RESOLUTION, deadline),
             ("lease", self.lease, SHORTEST_LEASE, lease),
-            ("shutdown", self.shutdown, SHORTEST, deadline),
-            ("stall", self.stall.unwrap_or(Duration::MAX), SHORTEST, "`None` sets no limit"),
-            ("stall_report", self.stall_report, SHORTEST, "`Duration::MAX` disables the reports"),
-            ("idle", self.idle, SHORTEST, "an elastic pool would release nodes between two tasks"),
+            ("shutdown", self.shutdown, TIMER_RESOLUTION, deadline),
+            ("stall", self.stall.unwrap_or(Duration::MAX), TIMER_RESOLUTION, "`None` sets no limit"),
+            ("stall_report", self.stall_report, TIMER_RESOLUTION, "`Duration::MAX` disables the reports"),
+            ("idle", self.idle, TIMER_RESOLUTION, "an elastic pool would release nodes between two tasks"),
         ] {
             at_least(name, value, least, hint)?;
         }
@@ -295,6 +295,6 @@ fn at_least<T: PartialOrd + fmt::Debug>(name: &str, value: T, least: T, hint: &s
 }
 
 /// The resolution of timers.
-const SHORTEST: Duration = Duration::from_millis(1);
+const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 /// A network can be slow for a moment, and a lease is renewed every quarter of its time.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);

@@ -1,10 +1,9 @@
 //! Rows of progress that move below the lines of a terminal.
 
-use std::time::Duration;
-
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::story::Row;
+use super::timing::SPINNER_PAUSE;
 
 /// The rows that are shown now.
 pub(super) struct Bars {
@@ -42,7 +41,7 @@ impl Bars {
                 None => {
                     let bar = self.all.add(ProgressBar::new(0).with_style(style(row)));
                     draw(&bar, row);
-                    bar.enable_steady_tick(TICK);
+                    bar.enable_steady_tick(SPINNER_PAUSE);
                     self.rows.push((row.clone(), bar));
                 }
             }
@@ -74,6 +73,3 @@ fn style(row: &Row) -> ProgressStyle {
     // A test draws with both templates, so the fallback is never used.
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner()).progress_chars("=> ")
 }
-
-/// How often the spinners of the rows move.
-const TICK: Duration = Duration::from_millis(120);

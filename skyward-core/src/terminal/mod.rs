@@ -5,14 +5,16 @@ mod bars;
 mod clean;
 mod lines;
 mod story;
+mod timing;
 
 use std::io::{self, IsTerminal, Write};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
 
 use self::bars::Bars;
 use self::story::{Show, Story};
+use self::timing::LAST_WRITE;
 use crate::event::{EventItem, Events, OutputStream};
 
 /// Shows a pool's events on standard output and standard error. A pool shows nothing by default.
@@ -87,7 +89,7 @@ impl Terminal {
             }
         }
         drop(sender);
-        let _ = tokio::time::timeout(LONGEST_FLUSH, shown).await;
+        let _ = tokio::time::timeout(LAST_WRITE, shown).await;
     }
 
     fn show(self, receiver: mpsc::Receiver<EventItem>) {
@@ -179,9 +181,6 @@ fn write_line(writer: &mut impl Write, line: &str) -> io::Result<()> {
 /// How many events wait in memory for the terminal's thread. Further events wait in the pool, which
 /// drops them for a slow reader.
 const WAITING_EVENTS: usize = 256;
-
-/// How long rendering waits at its end for a terminal that does not accept text.
-const LONGEST_FLUSH: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,7 @@ pub mod provider_suite;
 pub mod remote_suite;
 pub mod script;
 pub mod sim;
+mod timing;
 mod violation;
 
 pub use crate::pool::tasks::lock::holds;

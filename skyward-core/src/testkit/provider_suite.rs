@@ -43,6 +43,7 @@ mod reach;
 mod recorded;
 mod reports;
 mod service;
+mod timing;
 mod trial;
 
 pub use drops::{dropped_launch_is_listed, dropped_launch_leaves_nothing};

@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::provider_suite::{ask, require};
+use super::timing::{DROPPED_COMMAND_END, LOOK_PAUSE, REMOTE_ANSWER};
 use super::violation::{Violation, report};
 use crate::error::ErrorKind;
 use crate::remote::{Command, Remote};
@@ -96,7 +97,7 @@ pub async fn run_ends_at_its_deadline(remote: &dyn Remote, _: &str) -> Result<()
     let clause = "run_ends_at_its_deadline";
     let command = Command::script("sleep 600").deadline(Duration::from_millis(200));
     let started = Instant::now();
-    let kind = match timeout(PATIENCE, remote.run(&command, &|_| {})).await {
+    let kind = match timeout(REMOTE_ANSWER, remote.run(&command, &|_| {})).await {
         Ok(answer) => answer.map_err(|error| error.kind()),
         Err(_) => return require(clause, false, || format!("it was not done after {:?}", started.elapsed())),
     };
@@ -118,7 +119,7 @@ pub async fn dropped_run_ends_the_command(remote: &dyn Remote, folder: &str) -> 
     let command =
         Command::script("sleep 600 & echo $! $$ >\"$file.new\"; mv \"$file.new\" \"$file\"; wait").env("file", &file);
     let look = Command::script("cat \"$file\" 2>/dev/null || true").env("file", &file);
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + REMOTE_ANSWER;
     let pids = {
         let mut run = std::pin::pin!(remote.run(&command, &|_| {}));
         loop {
@@ -136,14 +137,14 @@ pub async fn dropped_run_ends_the_command(remote: &dyn Remote, folder: &str) -> 
         "for pid in $pids; do [ ! -e \"/proc/$pid/stat\" ] || sed 's/.*) //' \"/proc/$pid/stat\" | cut -c1 | grep -v Z || true; done",
     )
     .env("pids", pids.trim());
-    let end = Instant::now() + SOON;
+    let end = Instant::now() + DROPPED_COMMAND_END;
     loop {
         let left = ask(clause, "run", remote.run(&look, &|_| {})).await?.stdout;
         if left.trim().is_empty() {
             return Ok(());
         }
         require(clause, Instant::now() < end, || format!("some of its processes {} still run", pids.trim()))?;
-        sleep(BRIEF).await;
+        sleep(LOOK_PAUSE).await;
     }
 }
 
@@ -244,16 +245,16 @@ pub async fn put_is_atomic(remote: &dyn Remote, folder: &str) -> Result<(), Viol
 pub async fn open_reaches_a_socket(remote: &dyn Remote, folder: &str) -> Result<(), Violation> {
     let clause = "open_reaches_a_socket";
     let socket = format!("{folder}/s");
-    let server = Command::new(["python3", "-c", ECHO, &socket]).deadline(PATIENCE);
+    let server = Command::new(["python3", "-c", ECHO, &socket]).deadline(REMOTE_ANSWER);
     let mut server = std::pin::pin!(remote.run(&server, &|_| {}));
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + REMOTE_ANSWER;
     let exchange = async {
         let mut stream = loop {
             match remote.open(&socket).await {
                 Ok(stream) => break stream,
                 Err(error) => {
                     require(clause, Instant::now() < end, || format!("`open` failed: {error:#}"))?;
-                    sleep(BRIEF).await;
+                    sleep(LOOK_PAUSE).await;
                 }
             }
         };
@@ -263,7 +264,7 @@ pub async fn open_reaches_a_socket(remote: &dyn Remote, folder: &str) -> Result<
             stream.flush().await?;
             stream.read_exact(&mut back).await
         };
-        let echoed = timeout(PATIENCE, echoed).await;
+        let echoed = timeout(REMOTE_ANSWER, echoed).await;
         require(clause, matches!(echoed, Ok(Ok(_))) && &back == b"gnip", || {
             format!("`ping`, sent to a socket that reverses it, returned {back:?} ({echoed:?})")
         })
@@ -285,13 +286,13 @@ pub async fn open_reaches_a_socket(remote: &dyn Remote, folder: &str) -> Result<
 /// No connection is left.
 pub async fn open_fails_for_now_where_nothing_listens(remote: &dyn Remote, folder: &str) -> Result<(), Violation> {
     let clause = "open_fails_for_now_where_nothing_listens";
-    match timeout(PATIENCE, remote.open(&format!("{folder}/nobody"))).await {
+    match timeout(REMOTE_ANSWER, remote.open(&format!("{folder}/nobody"))).await {
         Ok(Err(error)) => {
             let told = (error.kind(), error.is_temporary());
             require(clause, told == (ErrorKind::Io, true), || format!("it failed with {told:?}: {error:#}"))
         }
         Ok(Ok(_)) => require(clause, false, || "it returned a stream".into()),
-        Err(_) => require(clause, false, || format!("it was not done after {PATIENCE:?}")),
+        Err(_) => require(clause, false, || format!("it was not done after {REMOTE_ANSWER:?}")),
     }
 }
 
@@ -304,8 +305,4 @@ peer, _ = server.accept()
 peer.sendall(peer.recv(4)[::-1])
 time.sleep(600)
 ";
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a dropped command may take to end.
-const SOON: Duration = Duration::from_secs(10);
-const BRIEF: Duration = Duration::from_millis(10);
 const LINES: usize = 1 << 18;

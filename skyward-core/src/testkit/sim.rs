@@ -24,6 +24,7 @@ mod faults;
 mod panics;
 mod play;
 mod seed;
+mod timing;
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,6 +35,7 @@ use tokio::time::{Instant, timeout};
 use self::checks::{paid, settled, watch_money};
 use self::play::play;
 use self::seed::Seed;
+use self::timing::PLAY;
 use super::fake_provider::FakeProvider;
 use super::fake_worker::Calls;
 
@@ -145,9 +147,9 @@ fn run_once(seed: u64) -> Result<Seen, Broken> {
                 overspent = watch_money(seed, provider.clone()) => Err(overspent),
             }
         };
-        match timeout(BOUND, played).await {
+        match timeout(PLAY, played).await {
             Ok(played) => played.map_err(broken)?,
-            Err(_) => return Err(broken(format!("the pool had not ended after {BOUND:?}: {seen:?}"))),
+            Err(_) => return Err(broken(format!("the pool had not ended after {PLAY:?}: {seen:?}"))),
         }
         paid(seed, &provider).map_err(broken)?;
         seen.refused = provider.refused();
@@ -194,6 +196,3 @@ impl fmt::Display for Broken {
 }
 
 impl std::error::Error for Broken {}
-
-/// Longer than the sum of all deadlines of a pool and its tasks.
-const BOUND: Duration = Duration::from_secs(4 * 3600);

@@ -5,12 +5,12 @@ use std::io::IoSlice;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncReadExt, AsyncWrite, ReadHalf, WriteHalf};
 
 use super::codec::{Decoder, Frame, INLINE_BODY, Room};
+use super::timing::FRAME_STALLED;
 use crate::error::{Error, ErrorKind, Result};
 use crate::remote::ByteStream;
 
@@ -166,7 +166,7 @@ impl Reader {
             let read = if in_frame {
                 // Each side writes a frame at once. A missing rest means that the bytes are no
                 // frame, or that the connection is blocked, and another connection helps.
-                tokio::time::timeout(STALLED, read).await.map_err(|_| stalled())?
+                tokio::time::timeout(FRAME_STALLED, read).await.map_err(|_| stalled())?
             } else {
                 read.await
             };
@@ -301,7 +301,7 @@ fn lost(verb: &str) -> Error {
 }
 
 fn stalled() -> Error {
-    let message = format!("cannot read from the node: a message broke off, and no byte arrived for {STALLED:?}");
+    let message = format!("cannot read from the node: a message broke off, and no byte arrived for {FRAME_STALLED:?}");
     Error::new(ErrorKind::Io, message).temporary()
 }
 
@@ -310,13 +310,13 @@ fn lock(outbox: &Mutex<Outbox>) -> std::sync::MutexGuard<'_, Outbox> {
     outbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long the rest of a frame may make no progress.
-const STALLED: Duration = Duration::from_secs(15);
 /// The largest number of frames in one system call.
 const SLICES: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[tokio::test]
@@ -336,7 +336,8 @@ mod tests {
             let mut waiting = VecDeque::new();
             for (index, size) in sizes.iter().enumerate() {
                 let frame = reader.next(&mut waiting).await.unwrap();
-                assert_eq!((frame.head[1], frame.body.len()), (index as u8, *size));
+                assert_eq!(frame.head[1], index as u8);
+                assert_eq!(frame.body.len(), *size);
             }
             sender.close();
         };
@@ -371,7 +372,7 @@ mod tests {
         let (_sender, _writer, mut reader) = link(Box::new(far), 1 << 20);
         let slow = async {
             for byte in [1_u8, 0, 0, 0, 0, 0, 0, 0, 0x91, 2, 0, 0] {
-                tokio::time::sleep(STALLED - Duration::from_millis(1)).await;
+                tokio::time::sleep(FRAME_STALLED - Duration::from_millis(1)).await;
                 tokio::io::AsyncWriteExt::write_all(&mut near, &[byte]).await.unwrap();
             }
         };
@@ -380,7 +381,8 @@ mod tests {
         assert!(read.unwrap() && frames.remove(0).head[..] == [0x91]);
         let begin = tokio::time::Instant::now();
         let error = reader.read(&mut frames).await.unwrap_err();
-        assert_eq!((error.kind(), begin.elapsed()), (ErrorKind::Io, STALLED));
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert_eq!(begin.elapsed(), FRAME_STALLED);
         assert!(error.message().contains("broke off"), "{error}");
     }
 }

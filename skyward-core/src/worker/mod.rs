@@ -7,3 +7,4 @@ pub mod link;
 pub mod message;
 pub mod session;
 mod slots;
+mod timing;

@@ -53,7 +53,8 @@ fn withheld_reports_are_not_acknowledged_until_their_run_is_over() {
     assert_eq!(session.acknowledged, 0);
     assert!(!session.is_report_due());
     let answer = session.on_result(ACK_REPORTS + 1, 1, ACK_BYTES);
-    assert_eq!((answer.task, answer.acknowledge), (Some(TaskId(1)), Some(ACK_REPORTS + 1)));
+    assert_eq!(answer.task, Some(TaskId(1)));
+    assert_eq!(answer.acknowledge, Some(ACK_REPORTS + 1));
     // The reports of the next run are independent.
     for sequence in 1..=ACK_REPORTS {
         session.on_report(ACK_REPORTS + 1 + sequence, 1);
@@ -142,7 +143,8 @@ fn runs_that_were_not_begun_are_taken_back() {
     // The answer to a run that was taken back belongs to no task.
     assert_eq!(session.on_result(2, 5, 0).task, None);
     assert_eq!(session.take_back(2, u64::MAX), [3, 4, 6].map(TaskId));
-    assert_eq!((session.task(2), session.run_of(TaskId(3))), (Some(TaskId(2)), None));
+    assert_eq!(session.task(2), Some(TaskId(2)));
+    assert_eq!(session.run_of(TaskId(3)), None);
 }
 
 #[test]
@@ -150,7 +152,8 @@ fn a_task_that_does_not_fit_a_frame_fails_before_it_is_sent() {
     let mut session = Session::new(8);
     let one = task("def f(): pass");
     let error = session.run(TaskId(1), call(&one), Some(|_| panic!("sent"))).unwrap_err();
-    assert_eq!((error.kind(), session.last()), (ErrorKind::Payload, 0));
+    assert_eq!(error.kind(), ErrorKind::Payload);
+    assert_eq!(session.last(), 0);
     assert_eq!(session.run(TaskId(1), call(&one), None::<fn(Outgoing)>).unwrap_err().kind(), ErrorKind::Payload);
     assert_eq!(session.sent().count(), 0);
 }

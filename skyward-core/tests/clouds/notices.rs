@@ -32,7 +32,8 @@ async fn a_machine_with_a_preemption_notice_is_replaced_in_time_and_no_task_is_l
         let calls: Vec<_> = (0..4).map(|_| task(3)).collect();
         skyward_core::compute::ComputePoolExt::map(&pool, calls).await.unwrap();
     }
-    assert_eq!((provider.launched(), provider.machines().len()), (4, 2));
+    assert_eq!(provider.launched(), 4);
+    assert_eq!(provider.machines().len(), 2);
     pool.shutdown(SHUTDOWN).await.unwrap();
     let events = events.await.unwrap();
     let at = |what: fn(&PoolEvent) -> bool| events.iter().position(|event| what(event)).unwrap();
@@ -72,7 +73,8 @@ async fn a_world_goes_on_with_the_successor_when_its_gang_has_ended() {
         task(30).broadcast(&pool).await.unwrap();
     }
     assert!(pool.status().generation > generation);
-    assert_eq!((provider.launched(), provider.machines().len()), (4, 2));
+    assert_eq!(provider.launched(), 4);
+    assert_eq!(provider.machines().len(), 2);
     pool.shutdown(SHUTDOWN).await.unwrap();
 }
 
@@ -130,7 +132,8 @@ async fn a_successor_that_waits_for_its_place_is_connected_again_after_a_cut() {
     let (done, ()) = tokio::join!(task(240).run(&pool), cuts);
     done.unwrap();
     sleep(Duration::from_secs(30)).await;
-    assert_eq!((provider.launched(), provider.machines().len()), (2, 1));
+    assert_eq!(provider.launched(), 2);
+    assert_eq!(provider.machines().len(), 1);
     pool.shutdown(SHUTDOWN).await.unwrap();
 }
 

@@ -89,18 +89,18 @@ impl Cloud {
         let machine = Machine::of(batch, request, MachineId::new(id));
         self.center.prepare(&request.pool, &request.owner);
         let mut dropped = OnDrop(self.late(batch, &machine));
-        sleep(STEP).await;
+        sleep(HALF_LAUNCH).await;
         self.center.answer()?;
         if self.is(Fault::LateDropNearTheEnd) {
-            sleep(STEP / 2).await;
+            sleep(HALF_LAUNCH / 2).await;
             let (center, machine) = (Arc::clone(&self.center), machine.clone());
-            dropped.0 = Some(Box::new(move || later(center, machine, SETTLES + STEP * 3)));
-            sleep(STEP).await;
+            dropped.0 = Some(Box::new(move || later(center, machine, LISTS_SETTLE + HALF_LAUNCH * 3)));
+            sleep(HALF_LAUNCH).await;
             dropped.0 = None;
         }
         let late = match self.fault {
-            Fault::LateList => Some(STEP / 2),
-            Fault::ListBeyondSettling => Some(SETTLES + STEP * 3),
+            Fault::LateList => Some(HALF_LAUNCH / 2),
+            Fault::ListBeyondSettling => Some(LISTS_SETTLE + HALF_LAUNCH * 3),
             Fault::RecordedLater => None,
             _ => Some(Duration::ZERO),
         };
@@ -111,7 +111,7 @@ impl Cloud {
             let (center, id) = (Arc::clone(&self.center), machine.id.clone());
             dropped.0 = Some(Box::new(move || center.change(&id, |rented| rented.is_known = false)));
         }
-        sleep(if self.is(Fault::RecordedLater) { STEP * 3 } else { STEP }).await;
+        sleep(if self.is(Fault::RecordedLater) { HALF_LAUNCH * 3 } else { HALF_LAUNCH }).await;
         self.center.change(&machine.id, |rented| {
             rented.listed.get_or_insert_with(Instant::now);
         });
@@ -123,9 +123,9 @@ impl Cloud {
     fn late(&self, batch: &LaunchBatch, machine: &Machine) -> Option<Box<dyn FnOnce() + Send>> {
         let second = batch.requests.get(1).is_some_and(|second| second.launch == machine.launch);
         let after = match self.fault {
-            Fault::LateDrop => SETTLES + STEP * 3,
-            Fault::LateDropOfTheSecond if second => SETTLES + STEP * 3,
-            Fault::LateDropBySeconds => SETTLES + STEP * 25,
+            Fault::LateDrop => LISTS_SETTLE + HALF_LAUNCH * 3,
+            Fault::LateDropOfTheSecond if second => LISTS_SETTLE + HALF_LAUNCH * 3,
+            Fault::LateDropBySeconds => LISTS_SETTLE + HALF_LAUNCH * 25,
             _ => return None,
         };
         let (center, machine) = (Arc::clone(&self.center), machine.clone());
@@ -158,7 +158,7 @@ impl Cloud {
             (Some(end), _) if !self.is(Fault::NoNotice) && !self.is(Fault::SilentWatch) => {
                 report.ends_in(left(end)).because(Reason::Preempted)
             }
-            (_, Some(end)) if self.is(Fault::EndsEarly) => report.ends_in(left(end) + STEP * 40),
+            (_, Some(end)) if self.is(Fault::EndsEarly) => report.ends_in(left(end) + HALF_LAUNCH * 40),
             (_, Some(end)) => report.ends_in(left(end)),
             _ if self.is(Fault::EndsNever) => report.ends_in(Duration::from_secs(1)),
             _ => report,
@@ -191,7 +191,7 @@ impl Provider for Cloud {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let capabilities = Capabilities::new().outlives_client().gangs().settles_in(SETTLES);
+        let capabilities = Capabilities::new().outlives_client().gangs().settles_in(LISTS_SETTLE);
         // The watch command tells of preemptions, without `inspect`.
         if self.is(Fault::SilentWatch) { capabilities } else { capabilities.preemptible() }
     }
@@ -314,7 +314,7 @@ impl Remote for OnMachine {
             if rented.is_some_and(|rented| rented.preempted.is_some()) && !self.cloud.is(Fault::SilentWatch) {
                 on_line("preempted 120 the center takes the machine back");
             }
-            sleep(STEP * 10).await;
+            sleep(HALF_LAUNCH * 10).await;
         }
     }
 
@@ -351,7 +351,7 @@ impl Drop for OnDrop {
 }
 
 /// How long a half of a launch takes.
-const STEP: Duration = Duration::from_millis(100);
+const HALF_LAUNCH: Duration = Duration::from_millis(100);
 /// How long it can take until lists have a machine.
-const SETTLES: Duration = Duration::from_millis(400);
+const LISTS_SETTLE: Duration = Duration::from_millis(400);
 const WATCH: &str = "notices";

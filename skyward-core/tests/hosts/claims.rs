@@ -11,7 +11,7 @@ use skyward_core::remote::ssh::{HostKeys, Key, Target};
 use skyward_core::spec::Accelerator;
 
 use crate::scene::{
-    LONG, One, Process, SHORT, Scene, Tool, batch, kill, lives, place, renew, start, state, tear_down, wait,
+    LONG_LEASE, One, Process, SHORT_LEASE, Scene, Tool, batch, kill, lives, place, renew, start, state, tear_down, wait,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -19,12 +19,14 @@ use crate::scene::{
 async fn one_of_several_clients_that_race_for_a_slot_gets_it() {
     let scene = Scene::new(1);
     let clients: Vec<_> = (0..4).map(|_| (scene.hosts(1), PoolId::random())).collect();
-    let launches = clients.iter().map(|(hosts, pool)| async move { hosts.launch_one(&batch(pool, 0, LONG)).await });
+    let launches =
+        clients.iter().map(|(hosts, pool)| async move { hosts.launch_one(&batch(pool, 0, LONG_LEASE)).await });
     let results = futures_util::future::join_all(launches).await;
     let winners: Vec<_> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
     assert_eq!(winners.len(), 1, "{results:?}");
     for error in results.iter().filter_map(|result| result.as_ref().err()) {
-        assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Provider, true), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Provider, "{error}");
+        assert!(error.is_temporary(), "{error}");
         assert!(error.message().contains(&format!("slot 0 is taken by pool {}", winners[0].pool)), "{error}");
     }
     // A client without a free slot gets an error from `offers`, before anything else happens; when
@@ -34,7 +36,7 @@ async fn one_of_several_clients_that_race_for_a_slot_gets_it() {
     clients[0].0.end(&winners[0].id).await.unwrap();
     assert_eq!(clients[0].0.offers(&Requirements::default()).await.unwrap().len(), 1);
     let next = PoolId::random();
-    let machine = clients[1].0.launch_one(&batch(&next, 0, LONG)).await.unwrap();
+    let machine = clients[1].0.launch_one(&batch(&next, 0, LONG_LEASE)).await.unwrap();
     clients[1].0.end(&machine.id).await.unwrap();
     assert_eq!(scene.machines(0).len(), 0);
 }
@@ -45,15 +47,17 @@ async fn nodes_fill_the_slots_of_all_hosts_and_no_more() {
     let scene = Scene::new(2);
     let hosts = scene.hosts(2);
     let pool = PoolId::random();
-    hosts.prepare(&PoolRequest::new(pool.clone(), LONG)).await.unwrap();
-    let requests: Vec<_> = (0..5).map(|node| batch(&pool, node, LONG)).collect();
+    hosts.prepare(&PoolRequest::new(pool.clone(), LONG_LEASE)).await.unwrap();
+    let requests: Vec<_> = (0..5).map(|node| batch(&pool, node, LONG_LEASE)).collect();
     let results = futures_util::future::join_all(requests.iter().map(|request| hosts.launch_one(request))).await;
     let machines: Vec<_> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
     assert_eq!(machines.len(), 4, "{results:?}");
-    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (2, 2));
+    assert_eq!(scene.machines(0).len(), 2);
+    assert_eq!(scene.machines(1).len(), 2);
     assert_eq!(hosts.list(&pool).await.unwrap().len(), 4);
     tear_down(&hosts, &pool).await;
-    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0));
+    assert_eq!(scene.machines(0).len(), 0);
+    assert_eq!(scene.machines(1).len(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,14 +65,14 @@ async fn nodes_fill_the_slots_of_all_hosts_and_no_more() {
 async fn the_claim_of_a_dead_client_ends_with_its_lease() {
     let scene = Scene::new(1);
     let hosts = scene.hosts(1);
-    let machine = hosts.launch_one(&batch(&PoolId::random(), 0, SHORT)).await.unwrap();
+    let machine = hosts.launch_one(&batch(&PoolId::random(), 0, SHORT_LEASE)).await.unwrap();
     let process = start(&hosts, &machine).await;
     drop(hosts);
     wait("the process ended", || !lives(process));
     wait("the folder is gone", || scene.machines(0).is_empty());
     let again = scene.hosts(1);
     assert_eq!(state(&again, &machine).await, MachineState::Gone);
-    let next = again.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+    let next = again.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
     again.end(&next.id).await.unwrap();
 }
 
@@ -77,14 +81,14 @@ async fn the_claim_of_a_dead_client_ends_with_its_lease() {
 async fn the_next_claim_ends_what_a_killed_keeper_left() {
     let scene = Scene::new(1);
     let hosts = scene.hosts(1);
-    let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+    let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
     let process = start(&hosts, &machine).await;
     let keeper = Process::of(scene.keeper(0, 0));
     kill("KILL", keeper.id);
     wait("the keeper is gone", || !lives(keeper));
     assert_eq!(state(&hosts, &machine).await, MachineState::Ending);
     let other = scene.hosts(1);
-    let next = other.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+    let next = other.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
     assert!(!lives(process), "a process of the machine before outlived it");
     assert_eq!(state(&other, &machine).await, MachineState::Gone);
     assert_eq!(state(&other, &next).await, MachineState::Running);
@@ -108,7 +112,7 @@ async fn a_machine_without_its_keeper_keeps_its_slot_while_its_lease_is_renewed(
     wait("the keeper is gone", || !lives(keeper));
     let other = scene.hosts(1);
     renew(&folder, Duration::ZERO);
-    let error = other.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
+    let error = other.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap_err();
     assert!(error.is_temporary(), "{error}");
     assert!(error.message().contains(&format!("slot 0 is taken by pool {pool}")), "{error}");
     renew(&folder, Duration::ZERO);
@@ -119,12 +123,12 @@ async fn a_machine_without_its_keeper_keeps_its_slot_while_its_lease_is_renewed(
     // No time of a clock that somebody may set is a renewal.
     let file = std::fs::File::options().write(true).open(format!("{folder}/lease")).unwrap();
     for time in
-        [std::time::SystemTime::now(), std::time::SystemTime::now() + LONG * 2, std::time::SystemTime::UNIX_EPOCH]
+        [std::time::SystemTime::now(), std::time::SystemTime::now() + LONG_LEASE * 2, std::time::SystemTime::UNIX_EPOCH]
     {
         file.set_modified(time).unwrap();
         assert_eq!(state(&other, &machine).await, MachineState::Ending, "{time:?}");
     }
-    let next = other.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+    let next = other.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
     assert!(!lives(process), "a process of the machine before outlived it");
     other.end(&next.id).await.unwrap();
 }
@@ -136,7 +140,7 @@ async fn a_file_system_without_working_locks_is_refused() {
     let tools = Tool::new("flock", "exit 0");
     tools.add("stat", "case $1 in -f) echo nfs ;; *) exec /usr/bin/stat \"$@\" ;; esac");
     let scene = Scene::with(1, &tools.options());
-    let error = scene.hosts(1).launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
+    let error = scene.hosts(1).launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap_err();
     assert!(error.message().contains("(nfs) has no working locks"), "{error}");
     assert_eq!(scene.machines(0).len(), 0);
 }
@@ -168,7 +172,7 @@ async fn terminate_ends_a_machine_whose_keeper_is_killed_or_stopped() {
     let scene = Scene::new(1);
     let hosts = scene.hosts(1);
     for signal in ["KILL", "STOP"] {
-        let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+        let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
         let process = start(&hosts, &machine).await;
         kill(signal, scene.keeper(0, 0));
         hosts.end(&machine.id).await.unwrap();
@@ -184,8 +188,8 @@ async fn an_unreachable_host_is_skipped_and_its_machines_are_not_reported_as_gon
     let mut scene = Scene::new(2);
     let hosts = scene.hosts(1);
     let pool = PoolId::random();
-    hosts.prepare(&PoolRequest::new(pool.clone(), LONG)).await.unwrap();
-    let machine = hosts.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
+    hosts.prepare(&PoolRequest::new(pool.clone(), LONG_LEASE)).await.unwrap();
+    let machine = hosts.launch_one(&batch(&pool, 0, LONG_LEASE)).await.unwrap();
     scene.servers[0].stop();
 
     assert_eq!(state(&hosts, &machine).await, MachineState::Unknown);
@@ -196,9 +200,9 @@ async fn an_unreachable_host_is_skipped_and_its_machines_are_not_reported_as_gon
     let stranger = scene.hosts(1);
     stranger.list(&pool).await.unwrap_err();
     assert_eq!(stranger.offers(&Requirements::default()).await.unwrap().len(), 1);
-    let second = hosts.launch_one(&batch(&pool, 2, LONG)).await.unwrap();
+    let second = hosts.launch_one(&batch(&pool, 2, LONG_LEASE)).await.unwrap();
     assert_eq!(scene.machines(1).len(), 1, "the slot of the reachable host is used");
-    let error = hosts.launch_one(&batch(&pool, 1, LONG)).await.unwrap_err();
+    let error = hosts.launch_one(&batch(&pool, 1, LONG_LEASE)).await.unwrap_err();
     let (gone, taken) = (scene.host(0).to_string(), format!("slot 0 is taken by pool {pool}"));
     assert!(error.message().contains(&gone) && error.message().contains(&taken), "{error}");
 
@@ -216,12 +220,12 @@ async fn a_host_that_does_not_answer_does_not_hold_up_other_nodes() {
     // The client does not notice that this host is away before a request to it times out.
     let sshd = &scene.servers[0];
     let first = Target::new(sshd.address()).port(sshd.port()).user(sshd.user()).key(Key::file(sshd.client_key()));
-    let first = first.host_keys(HostKeys::pinned(sshd.host_key())).silence(LONG).connect_within(LONG);
+    let first = first.host_keys(HostKeys::pinned(sshd.host_key())).silence(LONG_LEASE).connect_within(LONG_LEASE);
     let first = Host::from(first).folder(scene.base(0).to_str().unwrap());
     let hosts = Hosts::new([first, scene.host(1)].map(|host| host.slots(2)));
     let pool = PoolId::random();
-    hosts.prepare(&PoolRequest::new(pool.clone(), LONG)).await.unwrap();
-    hosts.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
+    hosts.prepare(&PoolRequest::new(pool.clone(), LONG_LEASE)).await.unwrap();
+    hosts.launch_one(&batch(&pool, 0, LONG_LEASE)).await.unwrap();
     let of_first = |signal| {
         scene.servers[0].signal_listener(signal);
         scene.servers[0].signal_sessions(signal);
@@ -230,11 +234,12 @@ async fn a_host_that_does_not_answer_does_not_hold_up_other_nodes() {
     // Like a pool whose deadline is shorter than that of a request; node 2 starts with the same
     // host as node 0.
     let patient = Checked::new(Arc::new(hosts.clone())).deadline(Duration::from_secs(40));
-    patient.launch_one(&batch(&pool, 2, LONG)).await.unwrap();
+    patient.launch_one(&batch(&pool, 2, LONG_LEASE)).await.unwrap();
     assert_eq!(scene.machines(1).len(), 1);
     of_first("CONT");
     tear_down(&hosts, &pool).await;
-    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0));
+    assert_eq!(scene.machines(0).len(), 0);
+    assert_eq!(scene.machines(1).len(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -243,13 +248,13 @@ async fn a_client_that_only_reads_a_slot_does_not_hold_it() {
     let scene = Scene::new(1);
     let hosts = scene.hosts(1);
     let pool = PoolId::random();
-    let machine = hosts.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
+    let machine = hosts.launch_one(&batch(&pool, 0, LONG_LEASE)).await.unwrap();
     hosts.end(&machine.id).await.unwrap();
     // Reads the slot as a request of another client does.
     let looks = std::fs::File::open(scene.claim(0, 0)).unwrap();
     looks.lock_shared().unwrap();
     assert_eq!(hosts.offers(&Requirements::default()).await.unwrap().len(), 1);
-    let (client, request) = (hosts.clone(), batch(&pool, 1, LONG));
+    let (client, request) = (hosts.clone(), batch(&pool, 1, LONG_LEASE));
     let launch = tokio::spawn(async move { client.launch_one(&request).await });
     wait("the claim waits for the reader", || scene.is_waited_for(0, 0));
     drop(looks);
@@ -263,7 +268,7 @@ async fn a_stopped_keeper_is_ended_on_a_host_whose_sleep_takes_no_fractions() {
     let sleep = Tool::new("sleep", "case $1 in *.*) exit 1 ;; esac\nexec /bin/sleep \"$@\"");
     let scene = Scene::with(1, &sleep.options());
     let hosts = scene.hosts(1);
-    let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+    let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
     let process = start(&hosts, &machine).await;
     kill("STOP", scene.keeper(0, 0));
     hosts.end(&machine.id).await.unwrap();
@@ -282,7 +287,7 @@ async fn accelerators_are_given_to_one_node_each() {
     let pool = PoolId::random();
     let mut given = Vec::new();
     for node in 0..2 {
-        let mut request = batch(&pool, node, LONG);
+        let mut request = batch(&pool, node, LONG_LEASE);
         request.offer = offer.clone();
         let machine = hosts.launch_one(&request).await.unwrap();
         let remote = hosts.connect(&machine, &place(&hosts, &machine).await).await.unwrap();
@@ -314,9 +319,9 @@ async fn a_launch_whose_session_is_killed_leaves_only_listed_machines() {
     for kills in [0, 2, 5_u32] {
         let hosts = scene.hosts(1);
         let pool = PoolId::random();
-        hosts.prepare(&PoolRequest::new(pool.clone(), LONG)).await.unwrap();
+        hosts.prepare(&PoolRequest::new(pool.clone(), LONG_LEASE)).await.unwrap();
         hosts.offers(&Requirements::default()).await.unwrap();
-        let request = batch(&pool, 0, SHORT);
+        let request = batch(&pool, 0, SHORT_LEASE);
         let launch = hosts.launch_one(&request);
         let break_it = async {
             for _ in 0..kills * 8 {
@@ -331,7 +336,7 @@ async fn a_launch_whose_session_is_killed_leaves_only_listed_machines() {
         let again = scene.hosts(1);
         let next = PoolId::random();
         wait("nothing is left", || scene.machines(0).is_empty());
-        let machine = again.launch_one(&batch(&next, 0, LONG)).await.unwrap();
+        let machine = again.launch_one(&batch(&next, 0, LONG_LEASE)).await.unwrap();
         assert_eq!(again.list(&pool).await.unwrap(), [], "{launched:?}");
         again.end(&machine.id).await.unwrap();
     }
@@ -351,17 +356,19 @@ async fn a_claim_whose_session_is_killed_half_way_is_ended_with_its_pool() {
         let scene = Scene::with(2, &tool.options());
         let hosts = scene.hosts(1);
         let pool = PoolId::random();
-        hosts.prepare(&PoolRequest::new(pool.clone(), LONG)).await.unwrap();
+        hosts.prepare(&PoolRequest::new(pool.clone(), LONG_LEASE)).await.unwrap();
         hosts.offers(&Requirements::default()).await.unwrap();
-        let (client, request) = (hosts.clone(), batch(&pool, 0, LONG));
+        let (client, request) = (hosts.clone(), batch(&pool, 0, LONG_LEASE));
         let launch = tokio::spawn(async move { client.launch_one(&request).await });
         wait("the claim is half made", || begun.exists() || launch.is_finished());
         assert!(begun.exists(), "{program} {:?}", launch.await);
         scene.servers[0].signal_sessions("KILL");
         let machine = launch.await.unwrap().unwrap();
-        assert_eq!((machine.number.0, scene.machines(1).len()), (0, 1), "{program}: the other host is used");
+        assert_eq!(machine.number.0, 0, "{program}: the other host is used");
+        assert_eq!(scene.machines(1).len(), 1, "{program}: the other host is used");
         hosts.teardown(&pool).await.unwrap();
-        assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0), "{program}");
+        assert_eq!(scene.machines(0).len(), 0, "{program}");
+        assert_eq!(scene.machines(1).len(), 0, "{program}");
         std::fs::remove_dir(begun).unwrap();
     }
 }
@@ -372,10 +379,10 @@ async fn a_host_that_got_no_claim_does_not_keep_a_pool_from_its_end() {
     let mut scene = Scene::new(2);
     let hosts = scene.hosts(1);
     let pool = PoolId::random();
-    hosts.prepare(&PoolRequest::new(pool.clone(), LONG)).await.unwrap();
+    hosts.prepare(&PoolRequest::new(pool.clone(), LONG_LEASE)).await.unwrap();
     hosts.offers(&Requirements::default()).await.unwrap();
     scene.servers[0].stop();
-    let machine = hosts.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
+    let machine = hosts.launch_one(&batch(&pool, 0, LONG_LEASE)).await.unwrap();
     assert_eq!(hosts.list(&pool).await.unwrap(), [machine]);
     hosts.teardown(&pool).await.unwrap();
     assert_eq!(scene.machines(1).len(), 0);

@@ -7,7 +7,7 @@ use skyward_core::payload::Target;
 use skyward_core::provider::{MachineState, Provider};
 
 use crate::pool::{builder, work};
-use crate::scene::{LONG, One, Process, Scene, Tool, batch, kill, lives, place, renew, start, state, wait};
+use crate::scene::{LONG_LEASE, One, Process, Scene, Tool, batch, kill, lives, place, renew, start, state, wait};
 use crate::sshd::Options;
 
 /// Hours by which the clock is set.
@@ -41,7 +41,7 @@ async fn a_pool_without_its_keeper_outlives_a_jump_of_the_clock() {
         let other = scene.hosts(1);
         let report = other.inspect(std::slice::from_ref(&machine)).await.unwrap().remove(0);
         assert_eq!(report.state, MachineState::Running, "{hours}: {report}");
-        let error = other.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
+        let error = other.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap_err();
         assert!(error.is_temporary(), "{hours}: {error}");
         let record = other.pools().await.unwrap().remove(0);
         assert!(record.expires > SystemTime::now(), "{hours}: {record:?}");
@@ -59,7 +59,7 @@ async fn a_lease_that_nobody_has_renewed_yet_is_as_old_as_its_machine_however_lo
         let offset = (uptime - now).to_string();
         let scene = Scene::with(1, &Options::new().within(&["unshare", "--time", "--boottime", &offset]));
         let hosts = scene.hosts(1);
-        let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+        let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
         let keeper = Process::of(scene.keeper(0, 0));
         kill("KILL", keeper.id);
         wait("the keeper is gone", || !lives(keeper));
@@ -89,7 +89,7 @@ async fn a_machine_without_its_keeper_expires_whatever_the_clock_is_set_to() {
         let record = hosts.pools().await.unwrap().remove(0);
         let ago = SystemTime::now().duration_since(record.expires).unwrap_or_default().as_secs();
         assert!((85..600).contains(&ago), "{hours}: its lease was over {ago} s ago");
-        let next = scene.hosts(1).launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+        let next = scene.hosts(1).launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
         assert!(!lives(process), "{hours}");
         hosts.end(&next.id).await.unwrap();
     }

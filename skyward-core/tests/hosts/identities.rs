@@ -7,7 +7,7 @@ use skyward_core::ids::PoolId;
 use skyward_core::provider::{Host, Hosts, MachineState, PoolRequest, Provider, Requirements};
 use skyward_core::remote::Command;
 
-use crate::scene::{LONG, One, Process, Scene, batch, kill, lives, place, start, state, tear_down, wait};
+use crate::scene::{LONG_LEASE, One, Process, Scene, batch, kill, lives, place, start, state, tear_down, wait};
 use crate::sshd::Options;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -16,12 +16,12 @@ async fn a_host_has_the_same_machines_and_slots_by_another_name() {
     let scene = Scene::new(1);
     let (before, after) = (scene.hosts(1), Hosts::new([scene.renamed(0)]));
     let pool = PoolId::random();
-    let machine = before.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
+    let machine = before.launch_one(&batch(&pool, 0, LONG_LEASE)).await.unwrap();
     let process = start(&before, &machine).await;
-    assert_eq!(after.launch_one(&batch(&pool, 0, LONG)).await.unwrap(), machine, "the launch is not repeated");
+    assert_eq!(after.launch_one(&batch(&pool, 0, LONG_LEASE)).await.unwrap(), machine, "the launch is not repeated");
     assert_eq!(after.list(&pool).await.unwrap(), std::slice::from_ref(&machine));
     assert_eq!(Hosts::new([scene.renamed(0)]).inspect(std::slice::from_ref(&machine.id)).await.unwrap().len(), 1);
-    let error = after.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
+    let error = after.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap_err();
     assert!(error.message().contains(&format!("slot 0 is taken by pool {pool}")), "{error}");
     assert_eq!(before.identity().await.unwrap(), after.identity().await.unwrap());
     Hosts::new([scene.renamed(0)]).end(&machine.id).await.unwrap();
@@ -42,9 +42,9 @@ async fn a_host_that_is_listed_by_two_names_is_refused_and_the_error_names_both(
     // A client that has asked neither before gets one node at most.
     let hosts = Hosts::new(both());
     let pool = PoolId::random();
-    hosts.prepare(&PoolRequest::new(pool.clone(), LONG)).await.unwrap();
-    hosts.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
-    let error = hosts.launch_one(&batch(&pool, 1, LONG)).await.unwrap_err();
+    hosts.prepare(&PoolRequest::new(pool.clone(), LONG_LEASE)).await.unwrap();
+    hosts.launch_one(&batch(&pool, 0, LONG_LEASE)).await.unwrap();
+    let error = hosts.launch_one(&batch(&pool, 1, LONG_LEASE)).await.unwrap_err();
     assert!(error.message().contains(&format!("{first} and {second} are the same host")), "{error:#}");
     assert!(error.message().contains(&format!("{first}: slot 0 is taken by pool {pool}")), "{error:#}");
     tear_down(&hosts, &pool).await;
@@ -57,20 +57,20 @@ async fn a_host_whose_own_name_changes_has_the_same_slots() {
     let scene = Scene::with(1, &Options::new().within(&["unshare", "--uts"]));
     let hosts = scene.hosts(1);
     let pool = PoolId::random();
-    let machine = hosts.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
+    let machine = hosts.launch_one(&batch(&pool, 0, LONG_LEASE)).await.unwrap();
     let at = place(&hosts, &machine).await;
     let rename = Command::script("echo renamed >/proc/sys/kernel/hostname; uname -n");
     let renamed = hosts.connect(&machine, &at).await.unwrap().run(&rename, &|_| {}).await.unwrap();
     assert_eq!(renamed.stdout, "renamed\n");
     for again in [hosts.clone(), scene.hosts(1)] {
         assert_eq!(state(&again, &machine).await, MachineState::Running);
-        let error = again.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
+        let error = again.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap_err();
         assert!(error.is_temporary(), "{error}");
         assert!(error.message().contains(&format!("slot 0 is taken by pool {pool}")), "{error}");
         assert_eq!(again.list(&pool).await.unwrap(), std::slice::from_ref(&machine));
     }
     scene.hosts(1).end(&machine.id).await.unwrap();
-    let next = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+    let next = hosts.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
     hosts.end(&next.id).await.unwrap();
     assert_eq!(scene.machines(0).len(), 0);
 }
@@ -81,12 +81,12 @@ async fn machines_of_a_clone_with_the_same_folder_are_left_alone() {
     let (scene, other) = (Scene::new(1), booted(Some("elsewhere")));
     let hosts = |of: &Scene| Hosts::new([shared(&scene, of)]);
     let (here, there) = (hosts(&scene), hosts(&other));
-    let machine = there.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+    let machine = there.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
     let process = start(&there, &machine).await;
     let at = place(&there, &machine).await.folder;
     // The locks of another host may not be visible here.
     kill("KILL", scene.keeper(0, 0));
-    let next = here.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+    let next = here.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
     let is_left = lives(process) && Path::new(&at).exists();
     here.end(&next.id).await.unwrap();
     there.end(&machine.id).await.unwrap();
@@ -109,7 +109,7 @@ async fn a_claim_removes_what_an_earlier_boot_of_the_host_left() {
     let (scene, later) = (Scene::new(1), booted(None));
     let before = scene.hosts(1);
     let pool = PoolId::random();
-    let machine = before.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
+    let machine = before.launch_one(&batch(&pool, 0, LONG_LEASE)).await.unwrap();
     let keeper = Process::of(scene.keeper(0, 0));
     kill("KILL", keeper.id);
     wait("the keeper is gone", || !lives(keeper));
@@ -117,7 +117,7 @@ async fn a_claim_removes_what_an_earlier_boot_of_the_host_left() {
     let after = Hosts::new([shared(&scene, &later)]);
     assert_eq!(before.identity().await.unwrap(), after.identity().await.unwrap(), "a boot changes no identity");
     assert_eq!(after.list(&pool).await.unwrap(), []);
-    let next = after.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+    let next = after.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
     assert_eq!(state(&after, &machine).await, MachineState::Gone);
     after.end(&next.id).await.unwrap();
     assert_eq!(scene.machines(0).len(), 0);
@@ -129,8 +129,8 @@ async fn another_host_at_the_same_address_gets_no_command_that_is_not_for_it() {
     let mut scene = Scene::new(1);
     let hosts = scene.hosts(1);
     let pool = PoolId::random();
-    hosts.prepare(&PoolRequest::new(pool.clone(), LONG)).await.unwrap();
-    let machine = hosts.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
+    hosts.prepare(&PoolRequest::new(pool.clone(), LONG_LEASE)).await.unwrap();
+    let machine = hosts.launch_one(&batch(&pool, 0, LONG_LEASE)).await.unwrap();
     // The address is given to a host with another machine id, as DHCP may do.
     let id = scene.servers[0].path("machine-id");
     std::fs::write(&id, "0123456789abcdef0123456789abcdef\n").unwrap();

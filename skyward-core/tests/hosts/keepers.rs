@@ -9,7 +9,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use skyward_core::ids::PoolId;
 use skyward_core::provider::{MachineState, Provider, Reason, Requirements};
 
-use crate::scene::{LONG, One, Process, Scene, Tool, batch, kill, lives, place, renew, report, start, state, wait};
+use crate::scene::{
+    LONG_LEASE, One, Process, Scene, Tool, batch, kill, lives, place, renew, report, start, state, wait,
+};
 use crate::sshd::Options;
 
 /// Options of hosts with bash and of hosts without; both have these tools.
@@ -52,7 +54,7 @@ async fn a_keeper_with_a_stopped_child_ends_the_machine_and_releases_the_slot() 
         let scene = Scene::with(1, &options);
         let hosts = scene.hosts(1);
         for _ in 0..4 {
-            let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+            let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
             let process = start(&hosts, &machine).await;
             let keeper = scene.keeper(0, 0);
             let (client, id) = (hosts.clone(), machine.id.clone());
@@ -136,7 +138,7 @@ async fn a_program_that_a_keeper_has_started_does_not_hold_its_slot() {
         for (shell, options) in hosts_of_both_shells(&tools) {
             let scene = Scene::with(1, &options);
             let hosts = scene.hosts(1);
-            let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+            let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
             let keeper = scene.keeper(0, 0);
             let is_stuck = |found: &u32| arguments(*found).is_some_and(|words| words == b"sleep\x0060\0");
             wait("the program is started", || started_by(keeper).iter().any(is_stuck));
@@ -147,7 +149,8 @@ async fn a_program_that_a_keeper_has_started_does_not_hold_its_slot() {
             let ending = state(&hosts, &machine).await;
             let outlived = lives(left);
             kill("KILL", left.id);
-            assert_eq!((ending, outlived), (MachineState::Ending, true), "{program}, {shell}");
+            assert_eq!(ending, MachineState::Ending, "{program}, {shell}");
+            assert!(outlived, "{program}, {shell}");
             hosts.end(&machine.id).await.unwrap();
         }
     }
@@ -165,7 +168,7 @@ async fn a_keeper_runs_none_of_its_users_startup_files() {
     for (name, value) in [("HOME", file.parent().unwrap()), ("BASH_ENV", &file)] {
         let scene = Scene::with(1, &Options::new().env(name, value.to_str().unwrap()));
         let hosts = scene.hosts(1);
-        let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+        let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
         let process = start(&hosts, &machine).await;
         hosts.end(&machine.id).await.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(!lives(process), "{name}");
@@ -182,7 +185,7 @@ async fn a_machine_ends_at_its_time_despite_a_renewed_lease_and_is_reported_as_e
         let scene = Scene::with(1, &options);
         let hosts = scene.hosts(1);
         let life = Duration::from_secs(4);
-        let mut batch = batch(&PoolId::random(), 0, LONG);
+        let mut batch = batch(&PoolId::random(), 0, LONG_LEASE);
         batch.requests[0].ends_in = Some(life);
         let begun = Instant::now();
         let machine = hosts.launch_one(&batch).await.unwrap();
@@ -216,7 +219,7 @@ async fn a_machine_ends_at_its_time_despite_a_renewed_lease_and_is_reported_as_e
 async fn a_machine_whose_keeper_was_killed_is_over_at_its_time() {
     let scene = Scene::new(1);
     let hosts = scene.hosts(1);
-    let mut first = batch(&PoolId::random(), 0, LONG);
+    let mut first = batch(&PoolId::random(), 0, LONG_LEASE);
     first.requests[0].ends_in = Some(Duration::from_secs(3));
     let machine = hosts.launch_one(&first).await.unwrap();
     let process = start(&hosts, &machine).await;
@@ -228,6 +231,6 @@ async fn a_machine_whose_keeper_was_killed_is_over_at_its_time() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(state(&hosts, &machine).await, MachineState::Ending);
     // The next claim ends the machine, and takes its slot.
-    hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+    hosts.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
     assert!(!lives(process));
 }

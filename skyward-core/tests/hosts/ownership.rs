@@ -13,7 +13,7 @@ use skyward_core::provider::{Host, Hosts, Provider};
 use skyward_core::remote::ssh::{HostKeys, Key};
 use skyward_core::spec::{Budget, Limits, Nodes};
 
-use crate::scene::{LONG, One, Process, Scene, batch, lives, tear_down};
+use crate::scene::{LONG_LEASE, One, Process, Scene, batch, lives, tear_down};
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs sshd"]
@@ -23,16 +23,18 @@ async fn reap_ends_machines_of_a_killed_client_long_before_their_lease() {
     assert_eq!(reap(&scene, all(&scene)), [format!("alive {pool}")], "a pool whose client lives is left alone");
     client.kill().unwrap();
     client.wait().unwrap();
-    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (1, 1));
+    assert_eq!(scene.machines(0).len(), 1);
+    assert_eq!(scene.machines(1).len(), 1);
     assert!(processes.iter().all(|pid| lives(*pid)), "without reap, only the lease ends them");
 
     assert_eq!(reap(&scene, all(&scene)), [format!("ended {pool} 2")]);
     assert_eq!(processes.into_iter().filter(|process| lives(*process)).collect::<Vec<Process>>(), []);
-    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0));
+    assert_eq!(scene.machines(0).len(), 0);
+    assert_eq!(scene.machines(1).len(), 0);
     assert!(reap(&scene, all(&scene)).is_empty());
     let (hosts, next) = (scene.hosts(1), skyward_core::ids::PoolId::random());
     for node in 0..2 {
-        hosts.launch_one(&batch(&next, node, LONG)).await.unwrap();
+        hosts.launch_one(&batch(&next, node, LONG_LEASE)).await.unwrap();
     }
     tear_down(&hosts, &next).await;
 }
@@ -50,13 +52,13 @@ async fn hosts_of_a_killed_client_are_free_at_the_end_of_its_budget_however_long
     let killed = Instant::now();
     assert!(processes.iter().all(|process| lives(*process)), "the machines do not end with their client");
     while (0..2).any(|server| !scene.machines(server).is_empty()) || processes.iter().any(|process| lives(*process)) {
-        assert!(killed.elapsed() < LIFE * 3, "the machines outlive the budget");
+        assert!(killed.elapsed() < BUDGETED_LIFE * 3, "the machines outlive the budget");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     println!("gone {:?} after the client was killed", killed.elapsed());
     let (hosts, next) = (scene.hosts(1), skyward_core::ids::PoolId::random());
     for node in 0..2 {
-        hosts.launch_one(&batch(&next, node, LONG)).await.unwrap();
+        hosts.launch_one(&batch(&next, node, LONG_LEASE)).await.unwrap();
     }
     tear_down(&hosts, &next).await;
 }
@@ -71,7 +73,8 @@ async fn reap_ends_a_pool_by_a_list_with_one_host_more_in_another_order_and_with
     let list = vec![told(&scene, 2), renamed(&scene, 1), renamed(&scene, 0)];
     assert_eq!(reap(&scene, list), [format!("ended {pool} 2")]);
     assert!(processes.into_iter().all(|process| !lives(process)));
-    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0));
+    assert_eq!(scene.machines(0).len(), 0);
+    assert_eq!(scene.machines(1).len(), 0);
     assert!(reap(&scene, all(&scene)).is_empty(), "the pool is off the record");
 }
 
@@ -89,7 +92,8 @@ async fn reap_names_a_host_that_is_not_listed_any_more_and_ends_the_machines_of_
     assert_eq!(left.len(), 1, "{left:?}");
     assert!(left[0].starts_with(&format!("left {pool} its machines are at `hosts` ({name}), but only")), "{left:?}");
     assert!(left[0].contains("the record is kept") && left[0].contains("remove the pool's file"), "{left:?}");
-    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 1));
+    assert_eq!(scene.machines(0).len(), 0);
+    assert_eq!(scene.machines(1).len(), 1);
     // Its host is listed and does not answer.
     scene.servers[1].stop();
     let left = reap(&scene, vec![told(&scene, 0), told(&scene, 1)]);
@@ -175,11 +179,11 @@ async fn role() {
         return;
     }
     let mut limits = Limits::default();
-    limits.lease = LONG;
+    limits.lease = LONG_LEASE;
     limits.grace = Duration::from_secs(1);
     let mut pool = Pool::builder().provider(hosts).nodes(Nodes::fixed(2)).limits(limits);
     if std::env::var(ROLE).unwrap() == "budget" {
-        pool = pool.budget(Budget::default().hours(LIFE.as_secs_f64() / 3600.0));
+        pool = pool.budget(Budget::default().hours(BUDGETED_LIFE.as_secs_f64() / 3600.0));
     }
     let pool = pool.start().await.unwrap();
     println!("pool {}", pool.id());
@@ -201,6 +205,6 @@ def children():
 ";
 /// The time that a client's budget gives each machine. The client leaves half of it for the end of
 /// its pool.
-const LIFE: Duration = Duration::from_secs(30);
+const BUDGETED_LIFE: Duration = Duration::from_secs(30);
 const ROLE: &str = "SKYWARD_TEST_ROLE";
 const HOSTS: &str = "SKYWARD_TEST_HOSTS";

@@ -169,8 +169,10 @@ async fn results_and_output_arrive_once_after_a_cut_connection() {
             // The timeout bounds the wait if the output of a task never comes.
             let (both, cut) = tokio::join!(both, tokio::time::timeout(Duration::from_secs(120), cut));
             let ((one, two), (text, lost, back)) = (both, cut.expect("the output of both tasks comes"));
-            assert_eq!((one?.0, two?.0), (1, 2));
-            assert_eq!((lost, back), (1, 1));
+            assert_eq!(one?.0, 1);
+            assert_eq!(two?.0, 2);
+            assert_eq!(lost, 1);
+            assert_eq!(back, 1);
             assert_eq!(text.lines().count(), 4, "each line arrives once: {text}");
             Ok(())
         })
@@ -196,7 +198,8 @@ async fn a_node_whose_agent_is_killed_is_claimed_anew() {
         })
         .await
         .unwrap();
-    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0));
+    assert_eq!(scene.machines(0).len(), 0);
+    assert_eq!(scene.machines(1).len(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,7 +228,8 @@ async fn a_node_of_a_host_that_is_down_moves_to_another_and_its_machine_ends_by_
     wait("the machine ended by its lease", || scene.machines(1).is_empty() && !lives(worker));
     scene.servers[1].listen().unwrap();
     pool.shutdown(Duration::from_secs(30)).await.unwrap();
-    assert_eq!((scene.machines(0).len(), scene.machines(2).len()), (0, 0));
+    assert_eq!(scene.machines(0).len(), 0);
+    assert_eq!(scene.machines(2).len(), 0);
 }
 
 /// More connections than a server accepts at a time.

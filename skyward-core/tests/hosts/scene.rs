@@ -285,6 +285,6 @@ pub(crate) fn kill(signal: &str, pid: u32) {
 }
 
 /// A lease that outlives every test.
-pub(crate) const LONG: Duration = Duration::from_secs(3600);
+pub(crate) const LONG_LEASE: Duration = Duration::from_secs(3600);
 /// A lease that expires while a test waits.
-pub(crate) const SHORT: Duration = Duration::from_secs(3);
+pub(crate) const SHORT_LEASE: Duration = Duration::from_secs(3);

@@ -12,7 +12,7 @@ use skyward_core::remote::ssh::{HostKeys, Key, Target};
 use skyward_core::remote::{Command, Remote, Ssh};
 use skyward_core::spec::Accelerator;
 
-use crate::scene::{self, LONG, One, Scene, Tool, batch, kill, lives, start, state, wait};
+use crate::scene::{self, LONG_LEASE, One, Scene, Tool, batch, kill, lives, start, state, wait};
 use crate::sshd::Options;
 
 /// A user of this machine. Dropping the value ends the user's processes, and removes the user with
@@ -101,7 +101,7 @@ impl Shared {
 
     /// Checks that a launch for a user on the only slot fails with this message.
     async fn is_refused(&self, user: &User, why: &str) {
-        let error = self.hosts(user).launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
+        let error = self.hosts(user).launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap_err();
         assert!(error.message().contains(why), "{error}");
         assert!(error.is_temporary(), "{error}");
     }
@@ -109,7 +109,7 @@ impl Shared {
     /// Launches a machine for a user on the only slot, and ends it.
     async fn is_served(&self, user: &User) {
         let hosts = self.hosts(user);
-        let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+        let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
         hosts.end(&machine.id).await.unwrap();
         assert_eq!(state(&hosts, &machine).await, MachineState::Gone);
     }
@@ -121,7 +121,7 @@ async fn users_of_a_host_share_its_slots_and_its_accelerators() {
     let shared = Shared::new();
     let (alice, mallory) = (&shared.alice, &shared.mallory);
     let hosts = shared.hosts(mallory);
-    let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+    let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
     shared.is_refused(alice, &format!("slot 0 is taken by the user {}", mallory.name)).await;
     hosts.end(&machine.id).await.unwrap();
     shared.is_served(alice).await;
@@ -130,7 +130,7 @@ async fn users_of_a_host_share_its_slots_and_its_accelerators() {
     let mut launched = Vec::new();
     for (node, user) in [alice, mallory].into_iter().enumerate() {
         let hosts = Hosts::new([shared.host(user).slots(2).accelerator(Accelerator::new("H100", 4))]);
-        let mut request = batch(&PoolId::random(), 0, LONG);
+        let mut request = batch(&PoolId::random(), 0, LONG_LEASE);
         request.offer.accelerator = Some(Accelerator::new("H100", 2));
         let machine = hosts.launch_one(&request).await.unwrap();
         assert_eq!(machine.facts["slot"], node.to_string());
@@ -243,10 +243,10 @@ async fn a_folder_that_a_group_can_replace_is_refused() {
     shared.run(alice, "mkdir -m 775 team").await;
     let hosts = || Hosts::new([shared.host(alice).folder(above.join("s").display().to_string())]);
     // A group whose only member is this user.
-    let machine = hosts().launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+    let machine = hosts().launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
     hosts().end(&machine.id).await.unwrap();
     std::os::unix::fs::chown(&above, None, Some(mallory.id)).unwrap();
-    let error = hosts().launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
+    let error = hosts().launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap_err();
     let why = format!("the group {} may write to the folder above it, which is not sticky", mallory.name);
     assert!(error.message().contains(&why), "{error}");
 }
@@ -257,7 +257,7 @@ async fn a_claim_locked_by_another_user_does_not_keep_the_machine_from_ending() 
     let shared = Shared::new();
     let (alice, mallory) = (&shared.alice, &shared.mallory);
     let hosts = shared.hosts(alice);
-    let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+    let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG_LEASE)).await.unwrap();
     let process = start(&hosts, &machine).await;
     let entry = format!("/run/lock/skyward-slot-0.{}", alice.id);
     for locked in [entry.as_str(), "/run/lock"] {

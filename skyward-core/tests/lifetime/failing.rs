@@ -52,9 +52,11 @@ async fn a_pool_that_fails_reports_it_and_ends_its_machines() {
         assert_eq!(lost.outcome().await.unwrap_err().kind(), ErrorKind::NodeLost);
         assert_eq!(provider.machines(), [], "nobody has called `shutdown`");
         let (status, spent) = (pool.status(), provider.spent());
-        assert_eq!((status.phase, status.failure.unwrap().kind()), (PoolPhase::Closed, ErrorKind::Failed));
+        assert_eq!(status.phase, PoolPhase::Closed);
+        assert_eq!(status.failure.unwrap().kind(), ErrorKind::Failed);
         sleep(60 * MINUTE).await;
-        assert_eq!((provider.spent(), pool.status().spent), (spent, status.spent));
+        assert_eq!(provider.spent(), spent);
+        assert_eq!(pool.status().spent, status.spent);
         for error in [echo(1).run(&pool).await.map(drop).unwrap_err(), pool.resize(Nodes::fixed(3)).await.unwrap_err()]
         {
             assert_eq!(error.kind(), ErrorKind::Failed, "{error}");
@@ -73,7 +75,8 @@ async fn running_tasks_of_a_pool_that_fails_return_and_others_fail() {
         assert_eq!(error.kind(), kind, "{error}");
     }
     let status = pool.status();
-    assert_eq!((status.phase, status.failure.unwrap().kind()), (PoolPhase::Failed, ErrorKind::Failed));
+    assert_eq!(status.phase, PoolPhase::Failed);
+    assert_eq!(status.failure.unwrap().kind(), ErrorKind::Failed);
     assert!(timeout(121 * MINUTE, running.outcome()).await.is_err(), "it runs for as long as it takes");
     assert_eq!(pool.status().phase, PoolPhase::Failed);
     assert!(!provider.machines().is_empty());
@@ -111,7 +114,8 @@ async fn a_pool_that_has_failed_ends_when_no_task_runs_and_replaces_nothing_that
     let cut = Machines { cut_each: Some(50), ..sound };
     for (machines, expected) in [(sound, Ok(())), (lost, Err(ErrorKind::NodeLost)), (cut, Ok(()))] {
         let (ended, launched, took) = outcome(machines).await;
-        assert_eq!((ended, launched), (expected, 0), "{machines:?}");
+        assert_eq!(ended, expected, "{machines:?}");
+        assert_eq!(launched, 0, "{machines:?}");
         assert!(took < MINUTE, "{took:?}");
     }
 }

@@ -22,11 +22,11 @@ async fn assert_ended(provider: &FakeProvider, by: Duration, what: &str) {
     }
 }
 
-const LATE: [Duration; 3] = [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(4)];
+const LATE_BY: [Duration; 3] = [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(4)];
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_appears_after_its_start_was_dropped_is_ended() {
-    for by in LATE {
+    for by in LATE_BY {
         let provider = late(by);
         let start = Pool::builder().provider(provider.clone()).nodes(2).start();
         assert!(timeout(Duration::from_millis(100), start).await.is_err(), "the launch is never answered");
@@ -36,7 +36,7 @@ async fn a_machine_that_appears_after_its_start_was_dropped_is_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_appears_after_its_start_has_failed_is_ended() {
-    for by in LATE {
+    for by in LATE_BY {
         let provider = late(Duration::from_secs(3) + by);
         let mut limits = Limits::default();
         limits.start = Duration::from_secs(3);
@@ -49,7 +49,7 @@ async fn a_machine_that_appears_after_its_start_has_failed_is_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn a_further_machine_that_appears_after_the_pool_was_shut_down_is_ended() {
-    for by in LATE {
+    for by in LATE_BY {
         let provider = late(by);
         let pool = Pool::builder().provider(provider.clone()).nodes(1).start().await.unwrap();
         let grows = pool.clone();

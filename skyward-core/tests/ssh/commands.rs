@@ -7,7 +7,7 @@ use std::time::Duration;
 use skyward_core::error::ErrorKind;
 use skyward_core::remote::{Command, Remote};
 
-use crate::site::{PATIENCE, connect, lives, server, shell, until};
+use crate::site::{TEST_STEP, connect, lives, server, shell, until};
 use crate::sshd::Options;
 
 #[tokio::test]
@@ -74,7 +74,8 @@ async fn input_of_any_bytes_and_size_arrives_and_may_be_left_unread() {
     fs::write(&path, &bytes).unwrap();
     let command = Command::script("cmp - \"$file\" && wc -c <\"$file\"").env("file", path.display().to_string());
     let output = remote.run(&command.stdin(bytes.clone()), &|_| {}).await.unwrap();
-    assert_eq!((output.status, output.stdout.trim()), (0, "20971520"), "{output:?}");
+    assert_eq!(output.status, 0, "{output:?}");
+    assert_eq!(output.stdout.trim(), "20971520", "{output:?}");
     let output = remote.run(&Command::script("echo done").stdin(bytes), &|_| {}).await.unwrap();
     assert_eq!(output.stdout, "done\n");
 }
@@ -95,7 +96,7 @@ async fn lines_arrive_while_the_command_runs_and_large_output_is_complete() {
         }
         *lines.lock().unwrap() += 1;
     };
-    let output = remote.run(&Command::script(script).deadline(PATIENCE), &on_line).await.unwrap();
+    let output = remote.run(&Command::script(script).deadline(TEST_STEP), &on_line).await.unwrap();
     assert!(*opened.lock().unwrap() && output.stdout.ends_with("\n200000\n"));
     assert_eq!(*lines.lock().unwrap(), 200_002);
 }
@@ -125,7 +126,8 @@ async fn the_output_of_a_startup_file_is_not_output_of_the_command() {
     let sshd = server(&options.without_streams());
     let remote = connect(&sshd).await;
     let output = remote.run(&Command::script("echo ours; echo too >&2"), &|_| {}).await.unwrap();
-    assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("ours\n", "too\n"));
+    assert_eq!(output.stdout.as_str(), "ours\n");
+    assert_eq!(output.stderr.as_str(), "too\n");
     let path = sshd.path("file");
     remote.put(path.to_str().unwrap(), b"bytes", 0o600).await.unwrap();
     assert_eq!(fs::read(path).unwrap(), b"bytes");
@@ -163,7 +165,7 @@ async fn more_commands_run_at_once_than_a_connection_allows() {
     let remote = connect(&sshd).await;
     let script = format!("mkfifo {0}/go$n; echo up; cat {0}/go$n", sshd.folder().display());
     let commands: Vec<_> =
-        (0..7).map(|n| Command::script(&script).env("n", n.to_string()).deadline(PATIENCE)).collect();
+        (0..7).map(|n| Command::script(&script).env("n", n.to_string()).deadline(TEST_STEP)).collect();
     let up = Mutex::new(0);
     let on_line = |line: &str| *up.lock().unwrap() += usize::from(line == "up");
     let all = futures_util::future::join_all(commands.iter().map(|command| remote.run(command, &on_line)));
@@ -184,7 +186,8 @@ async fn a_command_is_ended_at_its_deadline_and_its_last_line_reported() {
     let remote = connect(&sshd).await;
     let command = Command::script("echo $$; exec sleep 600").deadline(Duration::from_secs(1));
     let error = remote.run(&command, &|_| {}).await.unwrap_err();
-    assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Timeout, false));
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(!error.is_temporary());
     let pid = &error.context()[0].1;
     until("the command is gone", || !lives(pid)).await;
 }

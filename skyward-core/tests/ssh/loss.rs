@@ -10,17 +10,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::cut::Cut;
-use crate::site::{Echo, PATIENCE, connect, lives, server, shell, target, until};
+use crate::site::{Echo, TEST_STEP, connect, lives, server, shell, target, until};
 use crate::sshd::Options;
 
 /// How long a host may be silent in these tests.
-const SILENCE: Duration = Duration::from_millis(900);
+const HOST_SILENCE: Duration = Duration::from_millis(900);
 /// How long the client may take to notice a loss with the default settings.
-const BOUND: Duration = Duration::from_secs(15);
+const LOSS_NOTICED: Duration = Duration::from_secs(15);
 
 /// The error with which a stream ends.
 async fn broken(stream: &mut ByteStream) -> std::io::Error {
-    let read = timeout(BOUND, stream.read_u8()).await.expect("the loss was not noticed");
+    let read = timeout(LOSS_NOTICED, stream.read_u8()).await.expect("the loss was not noticed");
     let error = read.expect_err("the stream did not end");
     assert_ne!(error.kind(), std::io::ErrorKind::UnexpectedEof, "an end is no loss");
     error
@@ -29,15 +29,17 @@ async fn broken(stream: &mut ByteStream) -> std::io::Error {
 /// Runs commands until one succeeds. A command that was sent before the client noticed the loss is
 /// lost with its connection.
 async fn again(remote: &Ssh) {
-    let end = tokio::time::Instant::now() + PATIENCE;
+    let end = tokio::time::Instant::now() + TEST_STEP;
     while let Err(error) = remote.run(&Command::new(["true"]), &|_| {}).await {
-        assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Io, true), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert!(error.is_temporary(), "{error}");
         assert!(tokio::time::Instant::now() < end, "{error}");
     }
 }
 
 fn temporary(error: &Error, kind: ErrorKind) {
-    assert_eq!((error.kind(), error.is_temporary()), (kind, true), "{error}");
+    assert_eq!(error.kind(), kind, "{error}");
+    assert!(error.is_temporary(), "{error}");
 }
 
 #[tokio::test]
@@ -58,8 +60,8 @@ async fn a_killed_session_ends_its_streams_and_commands_and_is_made_again() {
     }
     assert!(sshd.signal_sessions("KILL") > 0);
     broken(&mut stream).await;
-    assert!(timeout(BOUND, stream.write_all(&[0; 1 << 20])).await.unwrap().is_err());
-    let error = timeout(BOUND, run).await.unwrap().unwrap_err();
+    assert!(timeout(LOSS_NOTICED, stream.write_all(&[0; 1 << 20])).await.unwrap().is_err());
+    let error = timeout(LOSS_NOTICED, run).await.unwrap().unwrap_err();
     temporary(&error, ErrorKind::Io);
     assert!(error.message().contains("was lost while"), "{error}");
     let pid = fs::read_to_string(&file).unwrap();
@@ -72,7 +74,7 @@ async fn a_killed_session_ends_its_streams_and_commands_and_is_made_again() {
 #[ignore = "needs sshd"]
 async fn a_stopped_session_is_lost_after_the_time_of_silence() {
     let sshd = server(&Options::new());
-    let remote = Ssh::connect(target(&sshd).silence(SILENCE)).await.unwrap();
+    let remote = Ssh::connect(target(&sshd).silence(HOST_SILENCE)).await.unwrap();
     let echo = Echo::start(sshd.path("s"));
     let mut reading = remote.open(echo.path()).await.unwrap();
     let mut writing = remote.open(echo.path()).await.unwrap();
@@ -80,7 +82,7 @@ async fn a_stopped_session_is_lost_after_the_time_of_silence() {
     assert!(sshd.signal_sessions("STOP") > 0);
     // More than all buffers on the way hold: the session waits for the server to read, and sends no
     // requests itself.
-    let written = timeout(BOUND, async { while writing.write_all(&[0; 1 << 20]).await.is_ok() {} }).await;
+    let written = timeout(LOSS_NOTICED, async { while writing.write_all(&[0; 1 << 20]).await.is_ok() {} }).await;
     written.expect("a writer did not notice the loss");
     broken(&mut reading).await;
     again(&remote).await;
@@ -90,7 +92,7 @@ async fn a_stopped_session_is_lost_after_the_time_of_silence() {
 #[ignore = "needs sshd"]
 async fn a_silent_server_is_noticed_even_if_nothing_is_sent() {
     let sshd = server(&Options::new());
-    let remote = Ssh::connect(target(&sshd).silence(SILENCE)).await.unwrap();
+    let remote = Ssh::connect(target(&sshd).silence(HOST_SILENCE)).await.unwrap();
     let echo = Echo::start(sshd.path("s"));
     let mut stream = remote.open(echo.path()).await.unwrap();
     sshd.signal_sessions("STOP");
@@ -195,7 +197,8 @@ async fn a_lost_bastion_is_reconnected() {
 async fn a_cut_network_is_noticed_and_used_again_when_it_is_back() {
     let cut = Cut::new();
     let sshd = server(&cut.options());
-    let remote = Ssh::connect(target(&sshd).silence(SILENCE).connect_within(Duration::from_secs(3))).await.unwrap();
+    let remote =
+        Ssh::connect(target(&sshd).silence(HOST_SILENCE).connect_within(Duration::from_secs(3))).await.unwrap();
     let echo = Echo::start(sshd.path("s"));
     let mut stream = remote.open(echo.path()).await.unwrap();
     echo.check(&mut stream).await;

@@ -162,13 +162,14 @@ where
 /// The error of a future that fails in time.
 async fn soon<T>(what: impl Future<Output = skyward_core::Result<T>>) -> Error {
     let begin = Instant::now();
-    let error = timeout(SOON, what).await.expect("the future ends in time").err().expect("the future fails");
+    let error = timeout(TEST_STEP, what).await.expect("the future ends in time").err().expect("the future fails");
     println!("{:?}: {error}", begin.elapsed());
     error
 }
 
 fn is(error: &Error, kind: ErrorKind, temporary: bool, said: &str) {
-    assert_eq!((error.kind(), error.is_temporary()), (kind, temporary), "{error:?}");
+    assert_eq!(error.kind(), kind, "{error:?}");
+    assert_eq!(error.is_temporary(), temporary, "{error:?}");
     assert!(format!("{error:#}").contains(said), "`{said}` is missing: {error:?}");
 }
 
@@ -185,7 +186,7 @@ fn is_tried_again(error: &Error) {
 #[ignore = "needs sshd"]
 async fn a_connection_attempt_ends_at_its_deadline_and_names_the_step() {
     let keys = server(&Options::new());
-    let attempt = async |at| soon(Ssh::connect(fake(&keys, at).await.connect_within(WITHIN))).await;
+    let attempt = async |at| soon(Ssh::connect(fake(&keys, at).await.connect_within(CONNECT_WITHIN))).await;
     let silent = join_all([At::Offer(Act::Silence), At::Login(Act::Silence)].map(&attempt)).await;
     for error in silent {
         is(&error, ErrorKind::Timeout, true, "logging in to me@");
@@ -208,9 +209,9 @@ async fn an_attempt_given_up_during_key_exchange_closes_its_connection() {
         }
     })
     .await;
-    let error = soon(Ssh::connect(target.connect_within(WITHIN))).await;
+    let error = soon(Ssh::connect(target.connect_within(CONNECT_WITHIN))).await;
     is(&error, ErrorKind::Timeout, true, "exchanging keys with me@");
-    assert_eq!(timeout(SOON, ended.recv()).await.expect("the connection is closed"), Some(true));
+    assert_eq!(timeout(TEST_STEP, ended.recv()).await.expect("the connection is closed"), Some(true));
 }
 
 #[tokio::test]
@@ -223,11 +224,11 @@ async fn dropped_attempts_do_not_hold_up_others() {
     })
     .await;
     // More attempts than are made at the same time, each with a long deadline.
-    let long = target.clone().connect_within(SOON * 10);
+    let long = target.clone().connect_within(TEST_STEP * 10);
     let dropped: Vec<_> = (0..20).map(|_| tokio::spawn(Ssh::connect(long.clone()))).collect();
-    let shared = Ssh::new(target.connect_within(WITHIN));
+    let shared = Ssh::new(target.connect_within(CONNECT_WITHIN));
     let run = Command::new(["true"]);
-    assert!(timeout(WITHIN / 4, shared.run(&run, &|_| {})).await.is_err(), "the server has answered");
+    assert!(timeout(CONNECT_WITHIN / 4, shared.run(&run, &|_| {})).await.is_err(), "the server has answered");
     for dial in &dropped {
         dial.abort();
     }
@@ -240,13 +241,13 @@ async fn a_command_ends_with_its_connection_at_each_step() {
     let keys = server(&Options::new());
     for at in [At::Open(Act::Death), At::Exec(Act::Death)] {
         let remote = Ssh::connect(fake(&keys, at).await).await.unwrap();
-        let run = Command::new(["true"]).deadline(SOON * 10);
+        let run = Command::new(["true"]).deadline(TEST_STEP * 10);
         is(&soon(remote.run(&run, &|_| {})).await, ErrorKind::Io, true, "was lost while `true` ran");
         let open = soon(remote.open("/run/socket")).await;
         is(&open, ErrorKind::Io, true, "the connection was lost");
     }
     let remote = Ssh::connect(fake(&keys, At::NoExec).await).await.unwrap();
-    let run = Command::new(["true"]).deadline(SOON * 10);
+    let run = Command::new(["true"]).deadline(TEST_STEP * 10);
     is(&soon(remote.run(&run, &|_| {})).await, ErrorKind::Bootstrap, false, "runs no programs");
     let open = soon(remote.open("/run/socket")).await;
     is(&open, ErrorKind::Bootstrap, false, "forwards no streams");
@@ -272,12 +273,12 @@ async fn a_server_that_ends_the_connection_is_retried_only_if_it_refused_no_key(
     let keys = server(&Options::new());
     let second = keys.make_key("second", "ed25519").unwrap();
     let target = async |at| fake(&keys, at).await.key(Key::file(&second));
-    is_tried_again(&soon(Ssh::connect(target(At::Offer(Act::Death)).await.connect_within(WITHIN))).await);
+    is_tried_again(&soon(Ssh::connect(target(At::Offer(Act::Death)).await.connect_within(CONNECT_WITHIN))).await);
     let error = soon(Ssh::connect(target(At::SecondOffer(Act::Death)).await)).await;
     is(&error, ErrorKind::Login, false, "ended the connection while me logged in");
 }
 
 /// The deadline of a connection attempt that reaches it.
-const WITHIN: Duration = Duration::from_secs(3);
+const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// Longer than any test step takes on a busy host.
-const SOON: Duration = Duration::from_secs(20);
+const TEST_STEP: Duration = Duration::from_secs(20);

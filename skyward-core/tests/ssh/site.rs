@@ -33,9 +33,9 @@ pub(crate) async fn connect(sshd: &Sshd) -> Ssh {
 
 /// Waits until a condition holds.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TEST_STEP;
     while !holds() {
-        assert!(Instant::now() < end, "not after {PATIENCE:?}: {what}");
+        assert!(Instant::now() < end, "not after {TEST_STEP:?}: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -54,7 +54,7 @@ pub(crate) fn lives(pid: &str) -> bool {
 }
 
 /// Longer than any test step takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TEST_STEP: Duration = Duration::from_secs(60);
 
 /// A service on a Unix socket that sends back what it receives.
 pub(crate) struct Echo {
@@ -98,6 +98,6 @@ impl Echo {
             stream.read_exact(&mut back).await?;
             Ok::<_, std::io::Error>(back)
         };
-        assert_eq!(&tokio::time::timeout(PATIENCE, round).await.unwrap().unwrap(), b"ping");
+        assert_eq!(&tokio::time::timeout(TEST_STEP, round).await.unwrap().unwrap(), b"ping");
     }
 }

@@ -258,7 +258,7 @@ impl Sshd {
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()?;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + SERVER_START;
         while TcpStream::connect((self.address.as_str(), self.port)).is_err() {
             let ended = listener.try_wait()?;
             if ended.is_some() || Instant::now() > end {
@@ -372,4 +372,5 @@ fn send(signal: &str, processes: &[u32]) {
 }
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a server may take to listen.
+const SERVER_START: Duration = Duration::from_secs(10);

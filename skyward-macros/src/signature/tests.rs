@@ -13,15 +13,13 @@ fn arguments_and_result_are_read() {
         pub fn train(epochs: u32, rate: Option<f64>, text: &str, r#type: &[u8], deep: Option<Vec<&str>>) -> Streaming<f64>;
     })
     .unwrap();
-    let shapes: Vec<_> = signature
+    let forms: Vec<_> = signature
         .arguments
         .iter()
-        .map(|argument| {
-            (argument.name.as_str(), argument.shape.optional, argument.shape.borrowed, argument.shape.bytes)
-        })
+        .map(|argument| (argument.name.as_str(), argument.form.optional, argument.form.borrowed, argument.form.bytes))
         .collect();
     assert_eq!(
-        shapes,
+        forms,
         [
             ("epochs", false, false, false),
             ("rate", true, false, false),
@@ -30,14 +28,14 @@ fn arguments_and_result_are_read() {
             ("deep", true, true, false),
         ]
     );
-    assert_eq!(signature.result, ResultShape::Unknown);
+    assert_eq!(signature.result, ResultForm::Unknown);
     assert_eq!(
         check(quote!(
             fn nothing();
         ))
         .unwrap()
         .result,
-        ResultShape::Unit
+        ResultForm::Unit
     );
     assert_eq!(
         check(quote!(
@@ -45,7 +43,7 @@ fn arguments_and_result_are_read() {
         ))
         .unwrap()
         .result,
-        ResultShape::Option
+        ResultForm::Option
     );
 }
 

@@ -47,7 +47,8 @@ fn torch_is_installed_as_the_torch_plugin_installs_it() {
     ] {
         let (found, expected) =
             (accelerate.transform(Image::new(), &cluster).unwrap(), torch.transform(Image::new(), &cluster).unwrap());
-        assert_eq!((found.indexes, &found.pip[..2]), (expected.indexes, &expected.pip[..]));
+        assert_eq!(found.indexes, expected.indexes);
+        assert_eq!(&found.pip[..2], &expected.pip[..]);
         assert_eq!(
             accelerate.workers_per_node(cluster.accelerator.as_ref()),
             torch.workers_per_node(cluster.accelerator.as_ref())
@@ -114,7 +115,8 @@ fn what_accelerate_would_leave_out_is_refused() {
     ] {
         let error = plugin.transform(Image::new(), &cluster).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidSpec);
-        assert_eq!((error.message(), error.hint()), (message, Some(hint)));
+        assert_eq!(error.message(), message);
+        assert_eq!(error.hint(), Some(hint));
     }
     let crowded = ClusterInfo::new(1, 5).accelerator(Accelerator::new("H100", 4));
     let error = accelerate().transform(Image::new(), &crowded).unwrap_err();
@@ -152,7 +154,8 @@ fn an_image_that_sets_a_variable_otherwise_is_refused() {
     for (name, value, ours) in [(PRECISION, "fp16", "bf16"), ("FSDP_VERSION", "1", "2")] {
         let error = plugin.transform(Image::new().env(name, value), &gpus("H100")).unwrap_err();
         let message = format!("the plugin `transformers` sets {name} to {ours:?}, and the image to {value:?}");
-        assert_eq!((error.kind(), error.message()), (ErrorKind::InvalidSpec, &*message));
+        assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+        assert_eq!(error.message(), &*message);
         plugin.transform(Image::new().env(name, ours), &gpus("H100")).unwrap();
     }
 }
@@ -172,7 +175,8 @@ fn hooks_are_there_where_they_matter() {
         (ClusterInfo::new(2, 1).accelerator(Accelerator::new("H100", 8)), true, true),
     ] {
         for plugin in [accelerate(), transformers()] {
-            assert_eq!((plugin.joins_world(&cluster), plugin.world()), (joins, "torch"));
+            assert_eq!(plugin.joins_world(&cluster), joins);
+            assert_eq!(plugin.world(), "torch");
             let app = plugin.around_app(&cluster);
             assert_eq!(app.as_ref().is_some_and(|hook| hook.config["cuda"] == cuda), joins, "{cluster:?}");
             assert_eq!(plugin.around_task(&cluster).is_some(), joins, "{cluster:?}");

@@ -12,16 +12,16 @@ fn read(text: &str) -> String {
     let Some(Binding::Function(function)) = bindings.find("f") else { panic!("no f in {text}") };
     let mut bases = Bases::default();
     bases.visit_body(module.statements());
-    shape_of(&bindings, &bases.0, function).map_or_else(String::new, |shape| short(&shape))
+    structure_of(&bindings, &bases.0, function).map_or_else(String::new, |structure| short(&structure))
 }
 
-fn short(shape: &Shape) -> String {
-    match shape {
-        Shape::Unknown => String::new(),
-        Shape::List(inner) => format!("[{}]", short(inner)),
-        Shape::Dict(inner) => format!("{{{}}}", short(inner)),
-        Shape::Class(class) => {
-            let field = |(name, shape): &(String, Shape)| match short(shape) {
+fn short(structure: &Structure) -> String {
+    match structure {
+        Structure::Unknown => String::new(),
+        Structure::List(inner) => format!("[{}]", short(inner)),
+        Structure::Dict(inner) => format!("{{{}}}", short(inner)),
+        Structure::Class(class) => {
+            let field = |(name, structure): &(String, Structure)| match short(structure) {
                 inner if inner.is_empty() => name.clone(),
                 inner => format!("{name}: {inner}"),
             };
@@ -39,7 +39,7 @@ const POINT: &str = indoc! {"
 
 #[test]
 fn annotations_are_followed_to_their_classes() {
-    for (annotation, shape) in [
+    for (annotation, structure) in [
         ("Point", "Point(x, y)"),
         ("'Point'", "Point(x, y)"),
         ("Point | None", "Point(x, y)"),
@@ -61,14 +61,14 @@ fn annotations_are_followed_to_their_classes() {
         ("list[float]", ""),
         ("Callable[[], Point]", ""),
     ] {
-        assert_eq!(read(&format!("{POINT}def f() -> {annotation}: pass\n")), shape, "{annotation}");
+        assert_eq!(read(&format!("{POINT}def f() -> {annotation}: pass\n")), structure, "{annotation}");
     }
     assert_eq!(read(&format!("{POINT}def f(): pass\n")), "");
 }
 
 #[test]
 fn classes_of_every_sort_have_their_fields() {
-    for (class, shape) in [
+    for (class, structure) in [
         (
             indoc! {"
                 @dataclasses.dataclass(frozen=True)
@@ -178,7 +178,7 @@ fn classes_of_every_sort_have_their_fields() {
             "C(next, other)",
         ),
     ] {
-        assert_eq!(read(&format!("{POINT}{class}def f() -> C: pass\n")), shape, "{class}");
+        assert_eq!(read(&format!("{POINT}{class}def f() -> C: pass\n")), structure, "{class}");
     }
 }
 

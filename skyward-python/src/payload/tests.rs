@@ -321,7 +321,8 @@ fn files_are_read_as_python_reads_them() {
     assert!(folder.refused("latin.py", None).1.contains("first in line 2"));
     assert!(folder.refused("empty", None).1.contains("no Python file"));
     let mark = folder.read("mark.py", None).unwrap();
-    assert_eq!((mark.findings(), function(&mark, "f").location()), (vec![], "mark.py:1:5".to_owned()));
+    assert!(mark.findings().is_empty());
+    assert_eq!(function(&mark, "f").location(), "mark.py:1:5".to_owned());
     let cookie = folder.read("cookie.py", None).unwrap();
     assert_eq!(cookie.main().text(), "# coding: utf-8\ndef f(a): return 'ü'\n");
     assert!(!cookie.main().is_verbatim());

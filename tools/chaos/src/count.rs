@@ -251,7 +251,11 @@ mod tests {
         ];
         let counts = count(&lines, "1 0 1 77\n1 1 1 78\n2 0 1 77\n2 1 1 78\n2 1 1 79\n", true);
         assert!(counts.is_clean(), "{counts:?}");
-        assert_eq!((counts.tasks, counts.returned, counts.failed, counts.retries, counts.executions), (3, 2, 1, 2, 5));
+        assert_eq!(counts.tasks, 3);
+        assert_eq!(counts.returned, 2);
+        assert_eq!(counts.failed, 1);
+        assert_eq!(counts.retries, 2);
+        assert_eq!(counts.executions, 5);
     }
 
     #[test]
@@ -259,7 +263,8 @@ mod tests {
         let lines = [submitted(1, &[10, 11], true), answered(1, 0, Answer::Returned)];
         assert_eq!(count(&lines, "1 0 1 77\n", true).lost, 1);
         let counts = count(&lines, "1 0 1 77\n", false);
-        assert_eq!((counts.lost, counts.orphaned), (0, 1));
+        assert_eq!(counts.lost, 0);
+        assert_eq!(counts.orphaned, 1);
         assert_eq!(count(&[submitted(1, &[10], false), answered(1, 0, Answer::Lost)], "", true).lost, 1);
         let left = answered(1, 0, Answer::Left);
         assert_eq!(count(&[submitted(1, &[10], false), left.clone()], "", true).lost, 1);
@@ -298,10 +303,13 @@ mod tests {
         let lines = [submitted(1, &[10], false), answered(1, 0, Answer::Returned)];
         let text = "1 0 1 77\n+ ab 0\n+ ab 1\n+ cd 0\n+ ab 1\n";
         let counts = count(&lines, text, true);
-        assert_eq!((counts.doubled, counts.executions, counts.calls), (1, 1, 4));
+        assert_eq!(counts.doubled, 1);
+        assert_eq!(counts.executions, 1);
+        assert_eq!(counts.calls, 4);
         let retried = [lines.as_slice(), &[Line::Retried { task: 12 }]].concat();
         let counts = count(&retried, text, true);
-        assert_eq!((counts.doubled, counts.retries), (0, 1));
+        assert_eq!(counts.doubled, 0);
+        assert_eq!(counts.retries, 1);
         let missed = [lines.as_slice(), &[Line::Missed]].concat();
         assert_eq!(count(&missed, text, true).doubled, 0);
     }
@@ -322,6 +330,9 @@ mod tests {
     fn a_call_that_was_not_taken_is_no_task() {
         let failed = |member| answered(1, member, Answer::Failed("NodeLost".into()));
         let counts = count(&[submitted(1, &[], true), failed(0), failed(1)], "", true);
-        assert_eq!((counts.tasks, counts.failed, counts.refused, counts.is_clean()), (0, 0, 1, true));
+        assert_eq!(counts.tasks, 0);
+        assert_eq!(counts.failed, 0);
+        assert_eq!(counts.refused, 1);
+        assert!(counts.is_clean());
     }
 }

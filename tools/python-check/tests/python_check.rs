@@ -89,9 +89,11 @@ fn accepted_files_give_no_error() {
         ("accepted ./a.py\n\n       1 files\n       1 accepted\n       0 refused\n".into(), Some(0))
     );
     let (output, code) = run(&folder.0, &["b.txt", "a.py"]);
-    assert_eq!((verdicts(&output), code), (vec!["accepted b.txt", "accepted a.py"], Some(0)), "files have any name");
+    assert_eq!(verdicts(&output), vec!["accepted b.txt", "accepted a.py"], "files have any name");
+    assert_eq!(code, Some(0), "files have any name");
     let (output, code) = run(&folder.0, &["a.py", "./a.py", ".", "b.txt", "b.txt"]);
-    assert_eq!((verdicts(&output), code), (vec!["accepted a.py", "accepted b.txt"], Some(0)), "each counts once");
+    assert_eq!(verdicts(&output), vec!["accepted a.py", "accepted b.txt"], "each counts once");
+    assert_eq!(code, Some(0), "each counts once");
     assert!(output.contains("       2 files\n"), "{output}");
 }
 
@@ -100,7 +102,8 @@ fn a_wrong_command_line_has_its_own_code() {
     let folder = Folder::new("wrong", &[("a/b.txt", b"")]);
     for arguments in [&[][..], &["--all"], &["missing"], &["a"]] {
         let (output, code) = run(&folder.0, arguments);
-        assert_eq!((output.as_str(), code), ("", Some(2)), "{arguments:?}");
+        assert_eq!(output.as_str(), "", "{arguments:?}");
+        assert_eq!(code, Some(2), "{arguments:?}");
     }
     let (output, code) = run(&folder.0, &["--help"]);
     assert!(output.contains("exit code") && code == Some(0), "{output}");

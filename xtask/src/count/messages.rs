@@ -178,7 +178,7 @@ pub(super) const MESSAGES: Enums<'static> = Enums {
         "bootstrap::run::StepEvent",
         // From the scheduler to its owner, and from the fleet to the driver.
         "scheduler::action",
-        "pool::fleet::step",
+        "pool::fleet::directive",
         // To the driver, from other parts.
         "pool::command",
         // From the state behind the lock to what is outside of it, and to the readers of events.

@@ -3,6 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::{Cause, Evidence, between};
+use crate::bootstrap::timing::TOLERATED_CLOCK_DIFFERENCE;
 
 pub(super) fn of_network(evidence: &Evidence<'_>) -> Option<Cause> {
     let host = host(evidence.text);
@@ -53,8 +54,10 @@ fn of_clock(evidence: &Evidence<'_>, host: &str) -> Option<Cause> {
         .and_then(|clock| clock.parse().ok())
         .map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));
     let off = clock.and_then(|clock| match evidence.seen.now.duration_since(clock) {
-        Ok(behind) => (behind > OFF).then(|| format!("{} behind", rounded(behind))),
-        Err(ahead) => (ahead.duration() > OFF).then(|| format!("{} ahead of", rounded(ahead.duration()))),
+        Ok(behind) => (behind > TOLERATED_CLOCK_DIFFERENCE).then(|| format!("{} behind", rounded(behind))),
+        Err(ahead) => {
+            (ahead.duration() > TOLERATED_CLOCK_DIFFERENCE).then(|| format!("{} ahead of", rounded(ahead.duration())))
+        }
     });
     let what = if early { "not valid yet" } else { "not valid any more" };
     match off {
@@ -161,5 +164,3 @@ const NO_ROUTE: &str = "the machine has no route to it";
 const NO_ANSWER: &str = "it does not answer in time";
 /// The end of a host in an address within running text.
 const ENDS: &[&str] = &["/", " ", "`", ")", "'", "’", ":"];
-/// A smaller difference does no harm.
-const OFF: Duration = Duration::from_secs(120);

@@ -50,7 +50,8 @@ fn an_agent_starts_within_the_time_of_the_pool_and_an_environment_has_its_own() 
     let package = Package::new(&[("skyward/__init__.py", "")]);
     let plan = |limits| Plan::with_package(&Image::new(), &Inputs::default(), &place(), &[], limits, &package);
     let short = plan(&limits);
-    assert_eq!((short.start.deadline, short.check.deadline), (limits.start, limits.start));
+    assert_eq!(short.start.deadline, limits.start);
+    assert_eq!(short.check.deadline, limits.start);
     assert_eq!(step(&short, "environment").deadline, limits.environment);
     let long = plan(&Limits::default());
     assert!(long.start.deadline < Limits::default().start, "an agent that hangs leaves time for another machine");
@@ -140,10 +141,12 @@ fn packages_certificates_files_variables_and_plugin_commands_have_their_places()
     assert_eq!(plan.steps[0].name, "packages");
     assert!(header(&plan.start.script).ends_with("apt='git libgl1'\n"));
     let (path, bytes) = plan.certificates.clone().unwrap();
-    assert_eq!((path.as_str(), &bytes[..]), ("/run/sky ward/n0/certificates.pem", &b"PEM"[..]));
+    assert_eq!(path.as_str(), "/run/sky ward/n0/certificates.pem");
+    assert_eq!(&bytes[..], &b"PEM"[..]);
     assert!(step(&plan, "uv").script.contains("certificates='/run/sky ward/n0/certificates.pem'\n"));
     let (unpack, path, bytes) = plan.files.clone().unwrap();
-    assert_eq!((path.as_str(), bytes), ("/run/sky ward/n0/files.tar", archive));
+    assert_eq!(path.as_str(), "/run/sky ward/n0/files.tar");
+    assert_eq!(bytes, archive);
     assert!(unpack.script.starts_with("folder='/run/sky ward/n0'\n"), "{}", unpack.script);
     assert!(plan.setup[0].script.ends_with("export A=\"it's\"\necho hi\n"));
     assert!(plan.check.script.contains("check_only=1\n") && plan.start.script.contains("check_only=''\n"));

@@ -4,13 +4,13 @@
 use serde::de::value::{BorrowedStrDeserializer, StrDeserializer};
 use serde::de::{DeserializeSeed, Deserializer as _, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};
 
-use super::Shape;
+use super::Structure;
 use super::probe::{Fault, Probe};
 
 /// The entries of a struct.
 pub(super) struct Fields<'k> {
     pub(super) probe: Probe<'k>,
-    pub(super) fields: Vec<(&'static str, Shape)>,
+    pub(super) fields: Vec<(&'static str, Structure)>,
     pub(super) next: usize,
 }
 
@@ -24,10 +24,10 @@ impl<'de> MapAccess<'de> for Fields<'_> {
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Fault> {
-        let Some((name, shape)) = self.next.checked_sub(1).and_then(|at| self.fields.get(at)) else {
+        let Some((name, structure)) = self.next.checked_sub(1).and_then(|at| self.fields.get(at)) else {
             return Err(Fault::GaveUp);
         };
-        let inner = self.probe.inner(format_args!(".{name}"), *shape);
+        let inner = self.probe.inner(format_args!(".{name}"), *structure);
         let path = inner.path.clone();
         seed.deserialize(inner).map_err(|fault| fault.rejected_at(&path))
     }
@@ -36,7 +36,7 @@ impl<'de> MapAccess<'de> for Fields<'_> {
 /// The one entry of a dict.
 pub(super) struct Entry<'k> {
     pub(super) probe: Probe<'k>,
-    pub(super) shape: Shape,
+    pub(super) structure: Structure,
     pub(super) given: bool,
 }
 
@@ -47,13 +47,13 @@ impl<'de> MapAccess<'de> for Entry<'_> {
         if std::mem::replace(&mut self.given, true) {
             return Ok(None);
         }
-        let inner = self.probe.inner(format_args!("{{}}"), Shape::Unknown);
+        let inner = self.probe.inner(format_args!("{{}}"), Structure::Unknown);
         let path = inner.path.clone();
         seed.deserialize(inner).map(Some).map_err(|fault| fault.rejected_at(&path))
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Fault> {
-        let inner = self.probe.inner(format_args!("[…]"), self.shape);
+        let inner = self.probe.inner(format_args!("[…]"), self.structure);
         let path = inner.path.clone();
         seed.deserialize(inner).map_err(|fault| fault.rejected_at(&path))
     }
@@ -62,7 +62,7 @@ impl<'de> MapAccess<'de> for Entry<'_> {
 /// The items of a sequence.
 pub(super) struct Items<'k> {
     pub(super) probe: Probe<'k>,
-    pub(super) shape: Shape,
+    pub(super) structure: Structure,
     pub(super) next: usize,
     pub(super) length: usize,
 }
@@ -74,7 +74,7 @@ impl<'de> SeqAccess<'de> for Items<'_> {
         if self.next == self.length {
             return Ok(None);
         }
-        let inner = self.probe.inner(format_args!("[{}]", self.next), self.shape);
+        let inner = self.probe.inner(format_args!("[{}]", self.next), self.structure);
         let path = inner.path.clone();
         self.next += 1;
         seed.deserialize(inner).map(Some).map_err(|fault| fault.rejected_at(&path))
@@ -93,7 +93,7 @@ impl<'de, 'k> EnumAccess<'de> for One<'k> {
 
     fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Probe<'k>), Fault> {
         let variant = seed.deserialize(StrDeserializer::new(self.variant))?;
-        let content = self.probe.inner(format_args!(".{}", self.variant), Shape::Unknown);
+        let content = self.probe.inner(format_args!(".{}", self.variant), Structure::Unknown);
         Ok((variant, content))
     }
 }

@@ -22,18 +22,18 @@ use strsim::levenshtein;
 use self::probe::Missing;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The shape of a value by its Python annotation, as far as it is known at compile time.
+/// The structure of a value by its Python annotation, as far as it is known at compile time.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
-pub enum Shape {
+pub enum Structure {
     /// Anything.
     Unknown,
     /// An instance of this class, or a dict with its fields as keys.
     Class(&'static Class),
-    /// A list whose items have this shape.
-    List(&'static Shape),
-    /// A dict whose values have this shape.
-    Dict(&'static Shape),
+    /// A list whose items have this structure.
+    List(&'static Structure),
+    /// A dict whose values have this structure.
+    Dict(&'static Structure),
 }
 
 /// A Python class with all of its fields.
@@ -44,22 +44,22 @@ pub struct Class {
     pub name: &'static str,
     /// The place of its definition: `path:line:column`.
     pub place: &'static str,
-    /// The names of its fields, each with its shape.
-    pub fields: &'static [(&'static str, Shape)],
+    /// The names of its fields, each with its structure.
+    pub fields: &'static [(&'static str, Structure)],
 }
 
-/// Checks that a value of this shape has each field that the type requires.
+/// Checks that a value of this structure has each field that the type requires.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::InvalidSpec`] with the missing field, both types, and the line of the Python class.
-pub(crate) fn check<T: DeserializeOwned>(function: &str, shape: Shape) -> Result<()> {
-    check_where::<T>(PANICS_END, function, shape)
+pub(crate) fn check<T: DeserializeOwned>(function: &str, structure: Structure) -> Result<()> {
+    check_where::<T>(PANICS_END, function, structure)
 }
 
-fn check_where<T: DeserializeOwned>(panics_end: PanicsEnd, function: &str, shape: Shape) -> Result<()> {
+fn check_where<T: DeserializeOwned>(panics_end: PanicsEnd, function: &str, structure: Structure) -> Result<()> {
     let missing = match panics_end {
-        PanicsEnd::TheTry => probe::missing::<T>(shape),
+        PanicsEnd::TheTry => probe::missing::<T>(structure),
         PanicsEnd::TheProcess => None,
     };
     missing.map_or(Ok(()), |missing| Err(explain(function, &missing)))

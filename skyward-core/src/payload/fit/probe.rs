@@ -9,7 +9,7 @@ use serde::de::{self, DeserializeOwned, Deserializer, Visitor};
 
 use super::access::{Entry, Fields, Items, One};
 use super::samples::{ANY, Any, INTS, MOST, TEXTS};
-use super::{Class, Shape};
+use super::{Class, Structure};
 use crate::payload::value::empty_tensor;
 
 /// A field that a type requires and the class does not have.
@@ -21,11 +21,11 @@ pub(super) struct Missing {
     pub(super) path: String,
 }
 
-/// The first field that the type requires and a class of the shape does not have.
-pub(super) fn missing<T: DeserializeOwned>(shape: Shape) -> Option<Missing> {
+/// The first field that the type requires and a class of the structure does not have.
+pub(super) fn missing<T: DeserializeOwned>(structure: Structure) -> Option<Missing> {
     let known = Known::default();
     for _ in 0..MOST_TRIES {
-        let probe = Probe { shape, path: String::new(), known: &known };
+        let probe = Probe { structure, path: String::new(), known: &known };
         // The code of a type may panic for values that it never meets in practice.
         let tried = catch_unwind(AssertUnwindSafe(|| T::deserialize(probe).map(drop))).ok()?;
         match tried.err()? {
@@ -73,9 +73,9 @@ impl Known {
         self.samples.borrow().get(path).copied().unwrap_or(0)
     }
 
-    fn fields(&self, path: &str) -> Vec<(&'static str, Shape)> {
+    fn fields(&self, path: &str) -> Vec<(&'static str, Structure)> {
         let names = self.fields.borrow().get(path).cloned().unwrap_or_default();
-        names.into_iter().map(|name| (name, Shape::Unknown)).collect()
+        names.into_iter().map(|name| (name, Structure::Unknown)).collect()
     }
 }
 
@@ -89,7 +89,7 @@ pub(super) enum Fault {
     Rejected {
         path: Option<String>,
     },
-    /// The Rust type and the Python shape are of different kinds, or cannot be compared.
+    /// The Rust type and the Python structure are of different kinds, or cannot be compared.
     GaveUp,
 }
 
@@ -146,14 +146,14 @@ impl std::error::Error for Fault {}
 
 /// The stand-in for one value.
 pub(super) struct Probe<'k> {
-    shape: Shape,
+    structure: Structure,
     pub(super) path: String,
     known: &'k Known,
 }
 
 impl<'k> Probe<'k> {
-    pub(super) fn inner(&self, segment: fmt::Arguments<'_>, shape: Shape) -> Self {
-        Self { shape, path: format!("{}{segment}", self.path), known: self.known }
+    pub(super) fn inner(&self, segment: fmt::Arguments<'_>, structure: Structure) -> Self {
+        Self { structure, path: format!("{}{segment}", self.path), known: self.known }
     }
 
     fn sample<'s, S>(&self, samples: &'s [S]) -> Result<&'s S, Fault> {
@@ -179,18 +179,18 @@ impl<'k> Probe<'k> {
     /// Visits a struct with the fields of its class, or with the fields that the type has requested
     /// so far.
     pub(super) fn named<'de, V: Visitor<'de>>(self, rust_type: &'static str, visitor: V) -> Result<V::Value, Fault> {
-        let class = match self.shape {
-            Shape::Class(class) => Some((class, rust_type)),
-            Shape::Unknown if !self.is_deep() => None,
+        let class = match self.structure {
+            Structure::Class(class) => Some((class, rust_type)),
+            Structure::Unknown if !self.is_deep() => None,
             _ => return Err(Fault::GaveUp),
         };
         let path = self.path.clone();
         visitor.visit_map(self.fields(class)).map_err(|fault| fault.missing_at(class, &path).rejected_at(&path))
     }
 
-    fn items<'de, V: Visitor<'de>>(self, length: usize, shape: Shape, visitor: V) -> Result<V::Value, Fault> {
+    fn items<'de, V: Visitor<'de>>(self, length: usize, structure: Structure, visitor: V) -> Result<V::Value, Fault> {
         let path = self.path.clone();
-        visitor.visit_seq(Items { probe: self, shape, next: 0, length }).map_err(|fault| fault.rejected_at(&path))
+        visitor.visit_seq(Items { probe: self, structure, next: 0, length }).map_err(|fault| fault.rejected_at(&path))
     }
 
     fn scalar<T>(&self, visit: impl FnOnce(&Self) -> Result<T, Fault>) -> Result<T, Fault> {
@@ -267,7 +267,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        if !matches!(self.shape, Shape::Unknown) || self.is_deep() {
+        if !matches!(self.structure, Structure::Unknown) || self.is_deep() {
             return Err(Fault::GaveUp);
         }
         match self.sample(ANY)? {
@@ -277,13 +277,13 @@ impl<'de> Deserializer<'de> for Probe<'_> {
             Any::Text => self.scalar(|_| visitor.visit_str("a")),
             Any::Bool => self.deserialize_bool(visitor),
             Any::Map => self.named("", visitor),
-            Any::Seq => self.items(0, Shape::Unknown, visitor),
+            Any::Seq => self.items(0, Structure::Unknown, visitor),
         }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.shape {
-            Shape::Unknown => self.scalar(|_| visitor.visit_none()),
+        match self.structure {
+            Structure::Unknown => self.scalar(|_| visitor.visit_none()),
             _ => visitor.visit_some(self),
         }
     }
@@ -292,27 +292,27 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         visitor.visit_newtype_struct(self)
     }
 
-    /// A sequence has one item if the Python shape describes the items, and is empty otherwise. A
-    /// type that rejects an empty sequence gets one item in the next try.
+    /// A sequence has one item if the Python structure describes the items, and is empty otherwise.
+    /// A type that rejects an empty sequence gets one item in the next try.
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.shape {
-            Shape::List(inner) => self.items(1, *inner, visitor),
-            Shape::Unknown if !self.is_deep() => {
+        match self.structure {
+            Structure::List(inner) => self.items(1, *inner, visitor),
+            Structure::Unknown if !self.is_deep() => {
                 let length = self.known.sample(&self.path).min(1);
-                self.items(length, Shape::Unknown, visitor)
+                self.items(length, Structure::Unknown, visitor)
             }
             _ => Err(Fault::GaveUp),
         }
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Fault> {
-        match self.shape {
-            Shape::List(inner) => self.items(length, *inner, visitor),
+        match self.structure {
+            Structure::List(inner) => self.items(length, *inner, visitor),
             // A namedtuple is read by position.
-            Shape::Class(class) if class.fields.len() != length => Err(Fault::GaveUp),
-            Shape::Dict(_) => Err(Fault::GaveUp),
+            Structure::Class(class) if class.fields.len() != length => Err(Fault::GaveUp),
+            Structure::Dict(_) => Err(Fault::GaveUp),
             _ if self.is_deep() => Err(Fault::GaveUp),
-            _ => self.items(length, Shape::Unknown, visitor),
+            _ => self.items(length, Structure::Unknown, visitor),
         }
     }
 
@@ -332,12 +332,12 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     /// determined.
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         let path = self.path.clone();
-        match self.shape {
-            Shape::Dict(inner) => {
-                let entry = Entry { probe: self, shape: *inner, given: false };
+        match self.structure {
+            Structure::Dict(inner) => {
+                let entry = Entry { probe: self, structure: *inner, given: false };
                 visitor.visit_map(entry).map_err(|fault| fault.rejected_at(&path))
             }
-            Shape::Unknown => self.named("", visitor),
+            Structure::Unknown => self.named("", visitor),
             _ => Err(Fault::GaveUp),
         }
     }
@@ -357,7 +357,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Fault> {
-        if !matches!(self.shape, Shape::Unknown) || self.is_deep() {
+        if !matches!(self.structure, Structure::Unknown) || self.is_deep() {
             return Err(Fault::GaveUp);
         }
         let (variant, path) = (*self.sample(variants)?, self.path.clone());

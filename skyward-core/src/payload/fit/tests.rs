@@ -7,27 +7,27 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{Class, PANICS_END, PanicsEnd, Shape, check, check_where};
+use super::{Class, PANICS_END, PanicsEnd, Structure, check, check_where};
 use crate::payload::{Output as _, Streaming, Tensor};
 
 const REPORT: Class = Class {
     name: "Report",
     place: "train.py:5:7",
     fields: &[
-        ("loss", Shape::Unknown),
-        ("accuracy", Shape::Unknown),
-        ("history", Shape::List(&Shape::Class(&POINT))),
-        ("best", Shape::Class(&POINT)),
-        ("by_name", Shape::Dict(&Shape::Class(&POINT))),
+        ("loss", Structure::Unknown),
+        ("accuracy", Structure::Unknown),
+        ("history", Structure::List(&Structure::Class(&POINT))),
+        ("best", Structure::Class(&POINT)),
+        ("by_name", Structure::Dict(&Structure::Class(&POINT))),
     ],
 };
 const POINT: Class =
-    Class { name: "Point", place: "train.py:1:7", fields: &[("x", Shape::Unknown), ("y", Shape::Unknown)] };
-const WHOLE: Shape = Shape::Class(&REPORT);
+    Class { name: "Point", place: "train.py:1:7", fields: &[("x", Structure::Unknown), ("y", Structure::Unknown)] };
+const WHOLE: Structure = Structure::Class(&REPORT);
 
 /// The error's message, path and hint; empty if the type fits.
-fn misfit<T: serde::de::DeserializeOwned>(shape: Shape) -> String {
-    let Err(error) = check::<T>("train", shape) else { return String::new() };
+fn misfit<T: serde::de::DeserializeOwned>(structure: Structure) -> String {
+    let Err(error) = check::<T>("train", structure) else { return String::new() };
     assert_eq!(error.kind(), crate::error::ErrorKind::InvalidSpec);
     let path = error.context().iter().map(|(_, path)| format!(" at {path}")).collect::<String>();
     format!("{}{path}; {}", error.message(), error.hint().unwrap_or_default())
@@ -53,7 +53,7 @@ fn a_field_that_the_class_does_not_have_is_named_with_the_nearest_one() {
         x: f64,
         weight: f64,
     }
-    let found = misfit::<Point>(Shape::Class(&POINT));
+    let found = misfit::<Point>(Structure::Class(&POINT));
     assert!(
         found.contains("the field `weight`")
             && found.ends_with(
@@ -63,11 +63,14 @@ fn a_field_that_the_class_does_not_have_is_named_with_the_nearest_one() {
     );
 
     for found in [
-        misfit::<Vec<Point>>(Shape::List(&Shape::Class(&POINT))),
-        misfit::<[Point; 2]>(Shape::List(&Shape::Class(&POINT))),
-        misfit::<HashMap<u32, Point>>(Shape::Dict(&Shape::Class(&POINT))),
-        misfit::<Option<Box<Point>>>(Shape::Class(&POINT)),
-        format!("{:#}", Streaming::<Point>::check_shape("train", Shape::List(&Shape::Class(&POINT))).unwrap_err()),
+        misfit::<Vec<Point>>(Structure::List(&Structure::Class(&POINT))),
+        misfit::<[Point; 2]>(Structure::List(&Structure::Class(&POINT))),
+        misfit::<HashMap<u32, Point>>(Structure::Dict(&Structure::Class(&POINT))),
+        misfit::<Option<Box<Point>>>(Structure::Class(&POINT)),
+        format!(
+            "{:#}",
+            Streaming::<Point>::check_structure("train", Structure::List(&Structure::Class(&POINT))).unwrap_err()
+        ),
     ] {
         assert!(found.contains("`weight`"), "{found}");
     }
@@ -200,8 +203,8 @@ fn types_whose_fields_are_not_certain_fit() {
         misfit::<Outside>(WHOLE),
         misfit::<Strict>(WHOLE),
         misfit::<Undecided>(WHOLE),
-        misfit::<Flat>(Shape::Unknown),
-        misfit::<Strict>(Shape::List(&WHOLE)),
+        misfit::<Flat>(Structure::Unknown),
+        misfit::<Strict>(Structure::List(&WHOLE)),
     ] {
         assert_eq!(found, "");
     }
@@ -212,8 +215,8 @@ fn types_without_fields_of_their_own_fit() {
     for found in [
         misfit::<serde_json::Value>(WHOLE),
         misfit::<HashMap<String, f64>>(WHOLE),
-        misfit::<(f64, f64)>(Shape::Class(&POINT)),
-        misfit::<Vec<f64>>(Shape::Class(&POINT)),
+        misfit::<(f64, f64)>(Structure::Class(&POINT)),
+        misfit::<Vec<f64>>(Structure::Class(&POINT)),
         misfit::<f64>(WHOLE),
         misfit::<()>(WHOLE),
         misfit::<Tensor>(WHOLE),
@@ -281,7 +284,11 @@ fn a_type_that_no_stand_in_fits_counts_as_fitting() {
     }
     assert_eq!(misfit::<Panics>(WHOLE), "");
     assert_eq!(
-        misfit::<Endless>(Shape::Class(&Class { name: "Endless", place: "", fields: &[("next", Shape::Unknown)] })),
+        misfit::<Endless>(Structure::Class(&Class {
+            name: "Endless",
+            place: "",
+            fields: &[("next", Structure::Unknown)]
+        })),
         ""
     );
 }

@@ -52,7 +52,10 @@ mod tests {
             let image = Image::new().env(FLAGS, given).env(COUNT, "16").env(PLATFORMS, "cuda").env("OTHER", "1");
             let image = with_cpu_devices(image, 4);
             let of = |name: &str| image.env[name].as_str();
-            assert_eq!((of(FLAGS), of(COUNT), of(PLATFORMS), of("OTHER")), (flags, "4", "cpu", "1"), "{given:?}");
+            assert_eq!(of(FLAGS), flags, "{given:?}");
+            assert_eq!(of(COUNT), "4", "{given:?}");
+            assert_eq!(of(PLATFORMS), "cpu", "{given:?}");
+            assert_eq!(of("OTHER"), "1", "{given:?}");
         }
         assert_eq!(with_cpu_devices(Image::new(), 2).env[FLAGS], "--xla_force_host_platform_device_count=2");
     }

@@ -30,8 +30,8 @@ impl PoolBuilder {
                 start: self.limits.start.min(start),
                 hooks: self.limits.hooks.min(start),
                 // The real pool may have long limits; a rehearsal ends soon on any host.
-                grace: self.limits.grace.min(GRACE),
-                shutdown: self.limits.shutdown.min(SHUTDOWN),
+                grace: self.limits.grace.min(LONGEST_GRACE),
+                shutdown: self.limits.shutdown.min(LONGEST_SHUTDOWN),
                 stall: Some(stall),
                 stall_report: (stall / 2).max(Duration::from_millis(1)),
                 ..self.limits
@@ -46,9 +46,9 @@ impl PoolBuilder {
 }
 
 /// The longest time that a payload gets to end by itself.
-const GRACE: Duration = Duration::from_secs(5);
+const LONGEST_GRACE: Duration = Duration::from_secs(5);
 /// The longest time that the end of a rehearsal may take.
-const SHUTDOWN: Duration = Duration::from_secs(60);
+const LONGEST_SHUTDOWN: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
@@ -87,12 +87,14 @@ mod tests {
         let rehearsed = builder.rehearsed(3, 2, START, STALL);
         let blueprint = rehearsed.blueprint().unwrap();
         assert_eq!(Provider::name(&blueprint.provider), "local");
-        assert_eq!((blueprint.nodes, blueprint.cluster.workers_per_node), (Nodes::fixed(3), 1));
+        assert_eq!(blueprint.nodes, Nodes::fixed(3));
+        assert_eq!(blueprint.cluster.workers_per_node, 1);
         assert!(blueprint.cluster.accelerator.is_none() && blueprint.requirements.accelerator.is_none());
         assert_eq!(blueprint.image.env["JAX_NUM_CPU_DEVICES"], "2", "whatever plugins set");
         assert_eq!(blueprint.image.env["XLA_FLAGS"], "--xla_a --xla_force_host_platform_device_count=2");
         let limits = rehearsed.limits;
-        assert_eq!((limits.stall, limits.stall_report), (Some(Duration::from_secs(60)), Duration::from_secs(30)));
+        assert_eq!(limits.stall, Some(Duration::from_secs(60)));
+        assert_eq!(limits.stall_report, Duration::from_secs(30));
         assert_eq!(limits.environment, Limits::default().environment);
     }
 

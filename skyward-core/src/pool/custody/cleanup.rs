@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::ledger::{Ledger, PoolLedger};
 use super::listing::Listing;
-use super::timing::LEAST_END;
+use super::timing::{END_PAUSE, LEAST_END, LONGEST_END_PAUSE};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, MachineNumber, PoolId};
 use crate::pool::fleet::account::Account;
@@ -221,7 +221,7 @@ impl Cleanup {
     ) -> Result<()> {
         let began = Instant::now();
         let limit = end.saturating_duration_since(began);
-        let mut pause = Duration::from_millis(2);
+        let mut pause = END_PAUSE;
         let mut left = Left::default();
         let heard = Arc::clone(&left.heard);
         let provider = self.provider.reporting(move |error| *lock(&heard) = Some(error.clone()));
@@ -237,7 +237,7 @@ impl Cleanup {
                 return Err(self.not_gone(left, limit));
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(500));
+            pause = (pause * 2).min(LONGEST_END_PAUSE);
         }
     }
 

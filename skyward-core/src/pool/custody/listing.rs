@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 
-use super::timing::GATHER;
 use crate::error::Result;
 use crate::ids::{MachineNumber, PoolId};
+use crate::provider::timing::GATHER;
 use crate::provider::{Checked, Machine, Provider};
 
 /// Combines lists at nearly the same moment into one call of the provider: a list contains all

@@ -16,7 +16,7 @@ pub use self::expired::reap_expired;
 use self::holders::Holders;
 use super::cleanup::Cleanup;
 use super::ledger::{Found, Ledger, Orphan, blocking};
-use super::timing::{LONGEST_LOOK_PAUSE, POOL_GONE};
+use super::timing::{LONGEST_LISTING_PAUSE, POOL_GONE};
 use crate::error::{Error, Result};
 use crate::ids::{LaunchId, MachineId, PoolId};
 use crate::provider::{Checked, Local, Machine, Provider};
@@ -200,7 +200,7 @@ async fn end_at(orphan: &Orphan, provider: Arc<dyn Provider>, known: Vec<Machine
         if wait.is_zero() {
             return Ok(gone.into_inner().unwrap_or_else(PoisonError::into_inner).into_keys().collect());
         }
-        tokio::time::sleep(wait.min(LONGEST_LOOK_PAUSE)).await;
+        tokio::time::sleep(wait.min(LONGEST_LISTING_PAUSE)).await;
     }
 }
 

@@ -8,12 +8,14 @@ pub(crate) const ABANDONED: Duration = Duration::from_secs(3600);
 pub(crate) const CLOCK_MARGIN: Duration = Duration::from_secs(60);
 /// How long to wait for a disk that does not answer.
 pub(crate) const DISK_ANSWER: Duration = Duration::from_secs(10);
-/// How long further machines can join a call.
-pub(crate) const GATHER: Duration = Duration::from_millis(10);
+/// The pause after the first round that ends machines; each later pause is twice as long.
+pub(crate) const END_PAUSE: Duration = Duration::from_millis(2);
 /// The least time for ending the machines, even if the deadline has passed already.
 pub(crate) const LEAST_END: Duration = Duration::from_secs(2);
+/// The longest pause between two rounds that end machines.
+pub(crate) const LONGEST_END_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between two looks for a machine that was requested and is not listed.
-pub(crate) const LONGEST_LOOK_PAUSE: Duration = Duration::from_millis(500);
+pub(crate) const LONGEST_LISTING_PAUSE: Duration = Duration::from_millis(500);
 /// How long a part may take to report its identity. A part that has just failed to answer reports
 /// that at once.
 pub(crate) const PART_ANSWER: Duration = Duration::from_secs(30);

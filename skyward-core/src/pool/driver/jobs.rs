@@ -7,7 +7,7 @@ use std::pin::Pin;
 use futures_util::future::{AbortHandle, Aborted, abortable};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use crate::pool::fleet::step::Job;
+use crate::pool::fleet::directive::Job;
 
 /// What the owner of a job does with its result.
 type Then<O> = Box<dyn FnOnce(&mut O) + Send>;
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
     use crate::ids::{NodeIndex, Rank};
-    use crate::pool::fleet::step::Repair;
+    use crate::pool::fleet::directive::Repair;
 
     #[tokio::test]
     async fn a_job_replaces_a_running_job_of_its_name_and_ends_once() {

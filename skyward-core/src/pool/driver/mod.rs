@@ -1,5 +1,6 @@
 //! The driver: the one loop that brings a pool up, reacts to events, and ends the pool.
 
+mod directives;
 mod end;
 mod growth;
 pub(crate) mod jobs;
@@ -10,7 +11,6 @@ pub(crate) mod resize;
 pub(crate) mod run;
 pub(crate) mod serving;
 pub(crate) mod start;
-mod steps;
 pub(crate) mod succession;
 pub(crate) mod supervisor;
 mod timing;

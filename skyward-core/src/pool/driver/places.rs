@@ -12,7 +12,7 @@ use crate::event::{DrainReason, PoolEvent};
 use crate::ids::{Generation, MachineNumber, NodeIndex};
 use crate::layout::Layout;
 use crate::pool::custody::cleanup::Cleanup;
-use crate::pool::fleet::step::{Job, Taken};
+use crate::pool::fleet::directive::{Job, Taken};
 use crate::pool::node::make::Node;
 use crate::pool::node::timing::STOP_MARGIN;
 use crate::pool::tasks::shared::Shared;
@@ -68,7 +68,7 @@ impl Serving {
         self.dismiss(machine, node, left);
     }
 
-    /// Changes the nodes of an idle world in one step: the nodes from `stay` on leave, others join
+    /// Changes the nodes of an idle world at once: the nodes from `stay` on leave, others join
     /// in their places, and some of the nodes that stay get another machine.
     pub(crate) fn reshape(&mut self, stay: u32, left: Vec<MachineNumber>, join: Vec<MachineNumber>, taken: Vec<Taken>) {
         let leaving = left.len() as u32;

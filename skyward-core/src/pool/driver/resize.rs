@@ -14,7 +14,7 @@ use crate::event::PoolEvent;
 use crate::ids::{MachineNumber, NodeIndex};
 use crate::pool::fleet::Fleet;
 use crate::pool::fleet::autoscale::Load;
-use crate::pool::fleet::step::Job;
+use crate::pool::fleet::directive::Job;
 use crate::pool::foreign::answer;
 use crate::pool::node::make::Node;
 use crate::pool::node::repair;

@@ -70,9 +70,9 @@ impl Blueprint {
             })??);
         }
         let inputs = self.read_inputs(shared.limits.start).await?;
-        let market = self.market(&shared.account).await?;
-        if market.offers().all(|(_, left_out)| left_out.is_some()) {
-            return Err(market.exhausted());
+        let shortlist = self.shortlist(&shared.account).await?;
+        if shortlist.offers().all(|(_, left_out)| left_out.is_some()) {
+            return Err(shortlist.exhausted());
         }
         shared.lock().fleet =
             Fleet::new(self.declared.joined, self.cluster.layout(), self.nodes, Vec::new(), std::iter::empty());
@@ -80,7 +80,7 @@ impl Blueprint {
         self.provider.prepare(&self.request(&shared.pool, shared.limits.lease)).await?;
         let recipe = Arc::new(Recipe {
             provider: self.provider.clone(),
-            purchases: Purchases::new(market, self.owner.clone(), self.labels.clone()),
+            purchases: Purchases::new(shortlist, self.owner.clone(), self.labels.clone()),
             cluster: self.cluster.clone(),
             image: self.image.clone(),
             inputs,

@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::event::{DrainReason, PoolEvent};
 use crate::ids::{MachineId, NodeIndex};
 use crate::pool::fleet::clock;
+use crate::pool::fleet::directive::{Job, Taken};
 use crate::pool::fleet::notices::{Due, Notice, Notices};
-use crate::pool::fleet::step::{Job, Taken};
 use crate::pool::node::make::Node;
 use crate::provider::{Checked, MachineReport, Provider, Reason};
 

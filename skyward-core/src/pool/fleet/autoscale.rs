@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::timing::{GROWTH_PAUSE, LONGEST_GROWTH_PAUSE, LONGEST_LOOK_PAUSE, SHORTEST_LOOK_PAUSE, SUSTAINED};
+use super::timing::{GROWTH_PAUSE, LONGEST_GROWTH_PAUSE, LONGEST_LOAD_PAUSE, SHORTEST_LOAD_PAUSE, SUSTAINED};
 use crate::spec::Limits;
 
 /// The bounds of an elastic pool, and what it has seen so far.
@@ -55,7 +55,7 @@ impl Elastic {
 
     /// When to look at the load again.
     pub(crate) fn next_look(&self, now: Instant) -> Instant {
-        now + LONGEST_LOOK_PAUSE.min(self.idle / 4).max(SHORTEST_LOOK_PAUSE)
+        now + LONGEST_LOAD_PAUSE.min(self.idle / 4).max(SHORTEST_LOAD_PAUSE)
     }
 
     /// How many nodes the pool should have from now on; `None` for no change.

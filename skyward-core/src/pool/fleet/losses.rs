@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::Fleet;
-use super::step::{Step, Workers};
+use super::directive::{Directive, Workers};
 use super::streak::Streak;
 use super::timing::SOUND;
 use crate::error::{Error, ErrorKind};
@@ -16,13 +16,13 @@ use crate::scheduler::{Loss, Returns};
 /// What follows from a loss.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// Carry out these steps.
-    Repair(Vec<Step>),
+    /// Carry out these directives.
+    Repair(Vec<Directive>),
     /// The workers of this node do not start, and those of the others do: its machine counts as
     /// lost.
     Sick(NodeIndex, Error),
-    /// Carry out these steps. The pool fails.
-    Failed(Vec<Step>, Error),
+    /// Carry out these directives. The pool fails.
+    Failed(Vec<Directive>, Error),
 }
 
 impl Fleet {
@@ -95,7 +95,7 @@ impl Fleet {
         cause: &Error,
         returns: &Returns,
     ) -> Verdict {
-        let mut steps = self.lose(node, cause.summary());
+        let mut directives = self.lose(node, cause.summary());
         let stays = self.joined || self.table.membership(node) == Some(Membership::Member);
         if !self.ends
             && stays
@@ -114,11 +114,11 @@ impl Fleet {
                 let error = error.with_source(cause.clone()).with_hint(
                     "the machines fail, or the tasks end them: check the cause, and the last output of the workers",
                 );
-                return Verdict::Failed(steps, error);
+                return Verdict::Failed(directives, error);
             }
         }
-        steps.extend(self.succeed_lost(node, stays));
-        Verdict::Repair(steps)
+        directives.extend(self.succeed_lost(node, stays));
+        Verdict::Repair(directives)
     }
 }
 

@@ -1,5 +1,5 @@
-//! How a pool gets from its present nodes to its target number of nodes: events in, steps out. No
-//! I/O, no clock.
+//! How a pool gets from its present nodes to its target number of nodes: events in, directives out.
+//! No I/O, no clock.
 //!
 //! The nodes of a pool are numbered without gaps, so further machines get their places in the order
 //! in which they become ready, and the nodes that leave are the last ones. The machines have
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 pub(super) use self::successors::{HandOver, Successor};
 use super::Fleet;
-use super::step::{Job, Repair, Step, Workers};
+use super::directive::{Directive, Job, Repair, Workers};
 use super::table::Membership;
 use crate::ids::{MachineNumber, NodeIndex};
 
@@ -39,14 +39,14 @@ impl Fleet {
     }
 
     /// Sets the target number of nodes.
-    pub(crate) fn set_target(&mut self, target: u32) -> Vec<Step> {
+    pub(crate) fn set_target(&mut self, target: u32) -> Vec<Directive> {
         self.target = target.max(1);
         self.failures = 0;
         self.plan()
     }
 
     /// A further machine is ready.
-    pub(crate) fn on_ready(&mut self, machine: MachineNumber) -> Vec<Step> {
+    pub(crate) fn on_ready(&mut self, machine: MachineNumber) -> Vec<Directive> {
         if let Some((node, successor)) = self.successors.iter_mut().find(|(_, successor)| successor.machine == machine)
         {
             successor.ready = true;
@@ -63,7 +63,7 @@ impl Fleet {
 
     /// The connection to a ready machine that has no place yet is cut: the machine gets no place
     /// until [`on_ready`](Self::on_ready) reports it again.
-    pub(crate) fn on_cut(&mut self, machine: MachineNumber) -> Vec<Step> {
+    pub(crate) fn on_cut(&mut self, machine: MachineNumber) -> Vec<Directive> {
         if let Some(successor) = self.successors.values_mut().find(|successor| successor.machine == machine) {
             successor.ready = false;
             return Vec::new();
@@ -75,21 +75,21 @@ impl Fleet {
     }
 
     /// A further machine could not be made ready, or was lost before it got a place.
-    pub(crate) fn on_failed(&mut self, machine: MachineNumber) -> Vec<Step> {
+    pub(crate) fn on_failed(&mut self, machine: MachineNumber) -> Vec<Directive> {
         if let Some(node) = self.succeeds(machine) {
             return self.on_successor_failed(node);
         }
-        let mut steps = Vec::new();
+        let mut directives = Vec::new();
         if self.coming.remove(&machine).is_some() {
             self.failures += 1;
-            steps.push(self.forget(NodeIndex(machine.0), machine));
+            directives.push(self.forget(NodeIndex(machine.0), machine));
         }
-        steps.extend(self.plan());
-        steps
+        directives.extend(self.plan());
+        directives
     }
 
     /// A node that drains, or whose machine will end, has finished its work.
-    pub(crate) fn on_drained(&mut self, node: NodeIndex) -> Vec<Step> {
+    pub(crate) fn on_drained(&mut self, node: NodeIndex) -> Vec<Directive> {
         if let Some(successor) =
             self.successors.get_mut(&node).filter(|successor| successor.state == HandOver::Draining)
         {
@@ -100,11 +100,11 @@ impl Fleet {
             return Vec::new();
         }
         self.table.set_membership(node, Membership::Stopping);
-        vec![Step::Stop { node }]
+        vec![Directive::Stop { node }]
     }
 
     /// The workers of a node that leaves, or whose machine will end, have stopped.
-    pub(crate) fn on_stopped(&mut self, node: NodeIndex) -> Vec<Step> {
+    pub(crate) fn on_stopped(&mut self, node: NodeIndex) -> Vec<Directive> {
         if let Some(successor) =
             self.successors.get_mut(&node).filter(|successor| successor.state == HandOver::Stopping)
         {
@@ -116,13 +116,13 @@ impl Fleet {
         }
         let Some(machine) = self.table.remove(node) else { return Vec::new() };
         self.dismissing.insert(machine);
-        let mut steps = vec![Step::Remove { node, machine, rows: self.table.len() }];
-        steps.extend(self.plan());
-        steps
+        let mut directives = vec![Directive::Remove { node, machine, rows: self.table.len() }];
+        directives.extend(self.plan());
+        directives
     }
 
     /// The world has finished its work.
-    pub(crate) fn on_world_idle(&mut self) -> Vec<Step> {
+    pub(crate) fn on_world_idle(&mut self) -> Vec<Directive> {
         if !self.is_held() || self.reshaping {
             return Vec::new();
         }
@@ -132,7 +132,7 @@ impl Fleet {
         }
         self.reshaping = true;
         let stay = self.members();
-        let mut steps = self.drop_successors(stay);
+        let mut directives = self.drop_successors(stay);
         let ready: Vec<NodeIndex> =
             self.successors.iter().filter(|(_, successor)| successor.ready).map(|(node, _)| *node).collect();
         let taken = ready.into_iter().filter_map(|node| self.take(node)).collect();
@@ -144,9 +144,9 @@ impl Fleet {
         for (node, machine) in (stay..).map(NodeIndex).zip(&join) {
             self.table.join(node, *machine);
         }
-        steps.push(Step::Reshape { stay, left, join, taken });
-        steps.extend(self.plan());
-        steps
+        directives.push(Directive::Reshape { stay, left, join, taken });
+        directives.extend(self.plan());
+        directives
     }
 
     /// A machine that was to be ended is gone (`gone`), or could not be confirmed gone.
@@ -159,30 +159,30 @@ impl Fleet {
 
     /// The pool ends when no task runs. No further machine is made ready, and nothing that is lost is
     /// replaced; agents and workers that may still run a task are reconnected to.
-    pub(crate) fn end(&mut self) -> Vec<Step> {
+    pub(crate) fn end(&mut self) -> Vec<Directive> {
         self.ends = true;
-        let mut steps = self.drop_successors(0);
+        let mut directives = self.drop_successors(0);
         for machine in std::mem::take(&mut self.coming).into_keys() {
-            steps.push(self.forget(NodeIndex(machine.0), machine));
+            directives.push(self.forget(NodeIndex(machine.0), machine));
         }
         let ranks = self.layout.ranks(self.table.len()).map(Workers::One);
         let starts = ranks.chain([Workers::World]).map(Repair::Start);
         let repairs = self.table.nodes().map(Repair::Replace).chain(starts);
-        steps.extend(repairs.map(|repair| Step::End(Job::Repair(repair))));
-        steps
+        directives.extend(repairs.map(|repair| Directive::End(Job::Repair(repair))));
+        directives
     }
 
-    /// The steps from the present nodes to the target.
-    fn plan(&mut self) -> Vec<Step> {
+    /// The directives from the present nodes to the target.
+    fn plan(&mut self) -> Vec<Directive> {
         if self.ends {
             return Vec::new();
         }
-        let mut steps = Vec::new();
+        let mut directives = Vec::new();
         loop {
             let before = self.members();
-            self.stay(&mut steps);
+            self.stay(&mut directives);
             if !self.joined {
-                self.join(&mut steps);
+                self.join(&mut directives);
             }
             if self.members() == before {
                 break;
@@ -190,10 +190,10 @@ impl Fleet {
         }
         for node in (self.target..self.members()).rev().map(NodeIndex) {
             self.table.set_membership(node, Membership::Draining);
-            steps.push(Step::Leave { node });
+            directives.push(Directive::Leave { node });
         }
         let members = self.members();
-        steps.extend(self.drop_successors(members));
+        directives.extend(self.drop_successors(members));
         let surplus = self.coming().saturating_sub(self.target - members);
         if surplus > 0 {
             // First the machines that are furthest from being ready.
@@ -201,7 +201,7 @@ impl Fleet {
             coming.sort_by_key(|(_, ready)| *ready);
             for (machine, _) in coming.into_iter().take(surplus as usize) {
                 self.coming.remove(&machine);
-                steps.push(self.forget(NodeIndex(machine.0), machine));
+                directives.push(self.forget(NodeIndex(machine.0), machine));
             }
         }
         if self.has_given_up() && self.coming.is_empty() {
@@ -216,39 +216,39 @@ impl Fleet {
             for _ in 0..missing {
                 let machine = free.take();
                 self.coming.insert(machine, false);
-                steps.push(Step::Launch { machine });
+                directives.push(Directive::Launch { machine });
             }
         }
-        steps
+        directives
     }
 
     /// A machine that has no place is not needed any more.
-    pub(super) fn forget(&mut self, node: NodeIndex, machine: MachineNumber) -> Step {
+    pub(super) fn forget(&mut self, node: NodeIndex, machine: MachineNumber) -> Directive {
         self.dismissing.insert(machine);
-        Step::Forget { node, machine }
+        Directive::Forget { node, machine }
     }
 
     /// Lets nodes that were to leave stay if the target includes them again and their workers are
     /// not being stopped yet.
-    fn stay(&mut self, steps: &mut Vec<Step>) {
+    fn stay(&mut self, directives: &mut Vec<Directive>) {
         for node in (self.members()..self.target).map(NodeIndex) {
             if self.table.membership(node) != Some(Membership::Draining) {
                 return;
             }
             self.table.set_membership(node, Membership::Member);
-            steps.push(Step::Stay { node });
+            directives.push(Directive::Stay { node });
         }
     }
 
     /// Gives ready machines their places as soon as the nodes that had these places have left.
-    fn join(&mut self, steps: &mut Vec<Step>) {
+    fn join(&mut self, directives: &mut Vec<Directive>) {
         for node in (self.members()..self.target).map(NodeIndex) {
             let free = matches!(self.table.membership(node), None | Some(Membership::Vacant));
             let ready = self.coming.iter().find(|(_, ready)| **ready).map(|(machine, _)| *machine);
             let Some(machine) = ready.filter(|_| free) else { return };
             self.coming.remove(&machine);
             self.table.join(node, machine);
-            steps.push(Step::Join { node, machine });
+            directives.push(Directive::Join { node, machine });
         }
     }
 

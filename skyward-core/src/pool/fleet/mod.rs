@@ -1,9 +1,10 @@
-//! The pure part of a pool, which decides about its nodes: events in, steps out. No I/O, no clock.
+//! The pure part of a pool, which decides about its nodes: events in, directives out. No I/O, no
+//! clock.
 //!
 //! A [`Fleet`] has the one table of a pool's nodes. [`recovery`] changes the table where nodes and
 //! workers are lost, [`membership`] where nodes come and leave. Both are impl blocks of the fleet,
-//! because the steps of one depend on rows that the other has changed. The driver keeps everything
-//! that is not pure, such as the connection to an agent, by the number of the node.
+//! because the directives of one depend on rows that the other has changed. The driver keeps
+//! everything that is not pure, such as the connection to an agent, by the number of the node.
 //!
 //! The fleet lies in the pool's state, behind its lock, so that the status is made from this table
 //! also while the driver is busy or gone. Only the driver changes it.
@@ -21,13 +22,13 @@ use crate::spec::Nodes;
 pub(crate) mod account;
 pub(crate) mod autoscale;
 pub(crate) mod clock;
+pub(crate) mod directive;
 pub(crate) mod launch;
 mod losses;
-pub(crate) mod market;
 mod membership;
 pub(crate) mod notices;
 mod recovery;
-pub(crate) mod step;
+pub(crate) mod shortlist;
 mod streak;
 mod table;
 mod timing;

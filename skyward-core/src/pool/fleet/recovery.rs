@@ -1,10 +1,10 @@
-//! How a pool recovers from lost nodes and workers: events in, steps out. No I/O, no clock.
+//! How a pool recovers from lost nodes and workers: events in, directives out. No I/O, no clock.
 //!
 //! Without a world, each worker is restarted on its own, as soon as its node is up. A joined world
 //! is started as a whole, when all nodes are up.
 
 use super::Fleet;
-use super::step::{Job, Repair, Step, Workers};
+use super::directive::{Directive, Job, Repair, Workers};
 use super::table::Health;
 use crate::ids::{NodeIndex, Rank};
 
@@ -46,7 +46,7 @@ impl Fleet {
     }
 
     /// These workers must be started again.
-    pub(crate) fn on_workers_lost(&mut self, workers: Workers) -> Vec<Step> {
+    pub(crate) fn on_workers_lost(&mut self, workers: Workers) -> Vec<Directive> {
         match workers {
             Workers::One(rank) if !self.joined => {
                 self.due.insert(rank);
@@ -57,92 +57,93 @@ impl Fleet {
     }
 
     /// The connection to an agent ended.
-    pub(crate) fn on_agent_away(&mut self, node: NodeIndex) -> Vec<Step> {
+    pub(crate) fn on_agent_away(&mut self, node: NodeIndex) -> Vec<Directive> {
         if !self.is_up(node) {
             return Vec::new();
         }
         self.table.set_health(node, Health::Away);
-        vec![Step::Begin(Repair::ReachAgent(node))]
+        vec![Directive::Begin(Repair::ReachAgent(node))]
     }
 
     /// The agent is connected again.
-    pub(crate) fn on_agent_reached(&mut self, node: NodeIndex) -> Vec<Step> {
+    pub(crate) fn on_agent_reached(&mut self, node: NodeIndex) -> Vec<Directive> {
         self.table.set_health(node, Health::Up);
-        let steps = self.go_on();
+        let directives = self.go_on();
         if self.joined && !self.due.is_empty() {
             // The world has ended and waits for other nodes. The request to stop its workers may be
             // lost with the old connection.
-            return vec![Step::Begin(Repair::StopWorld)];
+            return vec![Directive::Begin(Repair::StopWorld)];
         }
-        steps
+        directives
     }
 
     /// A node's machine is given up, for this cause.
-    pub(super) fn lose(&mut self, node: NodeIndex, cause: String) -> Vec<Step> {
+    pub(super) fn lose(&mut self, node: NodeIndex, cause: String) -> Vec<Directive> {
         if self.table.health(node) == Some(&Health::Gone) {
             return Vec::new();
         }
         self.table.set_health(node, Health::Lost(cause));
-        let mut steps = self.give_up(node);
+        let mut directives = self.give_up(node);
         if self.joined {
-            steps.extend([Job::Repair(Repair::Start(Workers::World)), Job::Examine(Workers::World)].map(Step::End));
+            directives
+                .extend([Job::Repair(Repair::Start(Workers::World)), Job::Examine(Workers::World)].map(Directive::End));
             // Without this worker the others would wait for it in vain until it is replaced.
-            steps.push(Step::Begin(Repair::StopWorld));
+            directives.push(Directive::Begin(Repair::StopWorld));
             self.all_due();
         } else {
             self.due.extend(self.ranks_of(node));
         }
-        steps
+        directives
     }
 
     /// No successor takes the place of a node: if it is lost, it gets another machine.
-    pub(crate) fn replace(&mut self, node: NodeIndex) -> Vec<Step> {
+    pub(crate) fn replace(&mut self, node: NodeIndex) -> Vec<Directive> {
         match self.table.health(node) {
-            Some(Health::Lost(_)) if !self.ends => vec![Step::Begin(Repair::Replace(node))],
+            Some(Health::Lost(_)) if !self.ends => vec![Directive::Begin(Repair::Replace(node))],
             _ => Vec::new(),
         }
     }
 
     /// No successor takes the place of a node after all: its workers, which were being stopped, are
     /// restarted.
-    pub(super) fn revive(&mut self, node: NodeIndex) -> Vec<Step> {
-        let mut steps = vec![Step::End(Job::Stop(node))];
+    pub(super) fn revive(&mut self, node: NodeIndex) -> Vec<Directive> {
+        let mut directives = vec![Directive::End(Job::Stop(node))];
         for rank in self.ranks_of(node) {
-            steps.extend(self.on_workers_lost(Workers::One(rank)));
+            directives.extend(self.on_workers_lost(Workers::One(rank)));
         }
-        steps
+        directives
     }
 
     /// A node has another machine, and its agent is connected.
-    pub(crate) fn on_replaced(&mut self, node: NodeIndex) -> Vec<Step> {
+    pub(crate) fn on_replaced(&mut self, node: NodeIndex) -> Vec<Directive> {
         self.table.set_health(node, Health::Up);
         self.go_on()
     }
 
     /// A successor whose agent is connected has taken the place of a node's machine. The jobs for
     /// the old machine are given up, and the workers are started.
-    pub(crate) fn on_taken(&mut self, node: NodeIndex) -> Vec<Step> {
-        let mut steps = self.give_up(node);
+    pub(crate) fn on_taken(&mut self, node: NodeIndex) -> Vec<Directive> {
+        let mut directives = self.give_up(node);
         if self.joined {
             self.all_due();
         } else {
             self.due.extend(self.ranks_of(node));
         }
         self.table.set_health(node, Health::Up);
-        steps.extend(self.go_on());
-        steps
+        directives.extend(self.go_on());
+        directives
     }
 
     /// A node has joined, at the end or in the place of a node that has left. Its workers are
     /// started.
-    pub(crate) fn on_added(&mut self, node: NodeIndex) -> Vec<Step> {
+    pub(crate) fn on_added(&mut self, node: NodeIndex) -> Vec<Directive> {
         self.table.set_health(node, Health::Up);
         self.due.extend(self.ranks_of(node));
         self.go_on()
     }
 
     /// A node that leaves has finished its work. The jobs under way for it are given up.
-    pub(crate) fn on_retired(&mut self, node: NodeIndex) -> Vec<Step> {
+    pub(crate) fn on_retired(&mut self, node: NodeIndex) -> Vec<Directive> {
         self.table.set_health(node, Health::Gone);
         self.due.retain(|rank| self.layout.node(*rank) != node);
         self.give_up(node)
@@ -151,35 +152,36 @@ impl Fleet {
     /// The nodes `stay..stay + left` of a world have left, and the nodes that are in their places
     /// now have joined. The world is started as its next generation. Nodes that stay and are lost
     /// are still replaced; the nodes in `taken` have another machine.
-    pub(crate) fn on_reshaped(&mut self, stay: u32, left: u32, taken: &[NodeIndex]) -> Vec<Step> {
+    pub(crate) fn on_reshaped(&mut self, stay: u32, left: u32, taken: &[NodeIndex]) -> Vec<Directive> {
         self.reshaping = false;
         let gone = (stay..stay + left).map(NodeIndex);
-        let mut steps: Vec<Step> = gone.flat_map(|node| self.on_retired(node)).collect();
-        steps.extend([Job::Repair(Repair::Start(Workers::World)), Job::Examine(Workers::World)].map(Step::End));
+        let mut directives: Vec<Directive> = gone.flat_map(|node| self.on_retired(node)).collect();
+        directives
+            .extend([Job::Repair(Repair::Start(Workers::World)), Job::Examine(Workers::World)].map(Directive::End));
         for node in taken {
-            steps.extend(self.give_up(*node));
+            directives.extend(self.give_up(*node));
             self.table.set_health(*node, Health::Up);
         }
         for node in (stay..self.table.len()).map(NodeIndex) {
             self.table.set_health(node, Health::Up);
         }
         self.all_due();
-        steps.extend(self.go_on());
-        steps
+        directives.extend(self.go_on());
+        directives
     }
 
     /// Gives up the jobs under way for a node.
-    fn give_up(&self, node: NodeIndex) -> Vec<Step> {
+    fn give_up(&self, node: NodeIndex) -> Vec<Directive> {
         let mut jobs = vec![Job::Repair(Repair::ReachAgent(node)), Job::Repair(Repair::Replace(node)), Job::Stop(node)];
         for rank in self.ranks_of(node) {
             let one = Workers::One(rank);
             jobs.extend([Job::ReachWorker(rank), Job::Repair(Repair::Start(one)), Job::Examine(one)]);
         }
-        jobs.into_iter().map(Step::End).collect()
+        jobs.into_iter().map(Directive::End).collect()
     }
 
     /// Starts the workers that are due and whose nodes are up.
-    fn go_on(&mut self) -> Vec<Step> {
+    fn go_on(&mut self) -> Vec<Directive> {
         if self.ends {
             self.due.clear();
         }
@@ -187,14 +189,16 @@ impl Fleet {
             if self.due.is_empty() || !self.are_up(Workers::World) {
                 return Vec::new();
             }
-            let mut steps = vec![Step::End(Job::Repair(Repair::StopWorld))];
-            steps.extend(std::mem::take(&mut self.due).into_iter().map(|rank| Step::End(Job::ReachWorker(rank))));
-            steps.push(Step::Begin(Repair::Start(Workers::World)));
-            return steps;
+            let mut directives = vec![Directive::End(Job::Repair(Repair::StopWorld))];
+            directives
+                .extend(std::mem::take(&mut self.due).into_iter().map(|rank| Directive::End(Job::ReachWorker(rank))));
+            directives.push(Directive::Begin(Repair::Start(Workers::World)));
+            return directives;
         }
         let due: Vec<Rank> = self.due.iter().copied().filter(|rank| self.is_up(self.node_of(*rank))).collect();
         self.due.retain(|rank| !due.contains(rank));
-        let start = |rank| [Step::End(Job::ReachWorker(rank)), Step::Begin(Repair::Start(Workers::One(rank)))];
+        let start =
+            |rank| [Directive::End(Job::ReachWorker(rank)), Directive::Begin(Repair::Start(Workers::One(rank)))];
         due.into_iter().flat_map(start).collect()
     }
 
@@ -219,12 +223,12 @@ mod tests {
         Fleet::new(joined, layout, Nodes::fixed(nodes), (0..nodes).map(MachineNumber).collect(), std::iter::empty())
     }
 
-    fn begun(steps: &[Step]) -> Vec<Repair> {
-        let begin = |step: &Step| match step {
-            Step::Begin(job) => Some(*job),
+    fn begun(directives: &[Directive]) -> Vec<Repair> {
+        let begin = |directive: &Directive| match directive {
+            Directive::Begin(job) => Some(*job),
             _ => None,
         };
-        steps.iter().filter_map(begin).collect()
+        directives.iter().filter_map(begin).collect()
     }
 
     fn one(rank: u32) -> Repair {
@@ -242,9 +246,13 @@ mod tests {
         let mut pool = self::pool(2, Layout::new(2), false);
         assert_eq!(begun(&pool.lose(NodeIndex(1), cause())), []);
         assert_eq!(begun(&pool.replace(NodeIndex(1))), [Repair::Replace(NodeIndex(1))]);
-        let steps = pool.on_workers_lost(Workers::One(Rank(0)));
-        assert_eq!(steps[0], Step::End(Job::ReachWorker(Rank(0))), "the lost worker is not looked for any more");
-        assert_eq!(begun(&steps), [one(0)]);
+        let directives = pool.on_workers_lost(Workers::One(Rank(0)));
+        assert_eq!(
+            directives[0],
+            Directive::End(Job::ReachWorker(Rank(0))),
+            "the lost worker is not looked for any more"
+        );
+        assert_eq!(begun(&directives), [one(0)]);
         assert_eq!(begun(&pool.on_workers_lost(Workers::One(Rank(3)))), []);
         assert_eq!(begun(&pool.on_replaced(NodeIndex(1))), [one(2), one(3)]);
         assert_eq!(begun(&pool.on_workers_lost(Workers::One(Rank(3)))), [one(3)]);
@@ -253,9 +261,9 @@ mod tests {
     #[test]
     fn a_world_is_stopped_when_a_node_is_lost_and_started_when_all_are_up() {
         let mut pool = self::pool(3, Layout::new(1), true);
-        let steps = pool.lose(NodeIndex(0), cause());
-        assert!(steps.contains(&Step::End(Job::Repair(WORLD))));
-        assert_eq!(begun(&steps), [Repair::StopWorld]);
+        let directives = pool.lose(NodeIndex(0), cause());
+        assert!(directives.contains(&Directive::End(Job::Repair(WORLD))));
+        assert_eq!(begun(&directives), [Repair::StopWorld]);
         pool.replace(NodeIndex(0));
         assert_eq!(begun(&pool.lose(NodeIndex(2), cause())), [Repair::StopWorld]);
         assert_eq!(begun(&pool.on_agent_away(NodeIndex(1))), [Repair::ReachAgent(NodeIndex(1))]);
@@ -296,10 +304,10 @@ mod tests {
     fn jobs_under_way_for_a_lost_node_are_given_up() {
         let mut pool = self::pool(1, Layout::new(1), false);
         pool.on_agent_away(NodeIndex(0));
-        let steps = pool.lose(NodeIndex(0), cause());
+        let directives = pool.lose(NodeIndex(0), cause());
         let repairs = [Repair::ReachAgent(NodeIndex(0)), one(0), Repair::Replace(NodeIndex(0))].map(Job::Repair);
         for job in repairs.into_iter().chain([Job::ReachWorker(Rank(0))]) {
-            assert!(steps.contains(&Step::End(job)), "{job:?}");
+            assert!(directives.contains(&Directive::End(job)), "{job:?}");
         }
         assert_eq!(pool.on_agent_away(NodeIndex(0)), []);
         pool.replace(NodeIndex(0));

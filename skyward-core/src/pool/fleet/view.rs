@@ -67,7 +67,8 @@ mod tests {
         fleet.on_agent_away(NODE);
         assert!(fleet.is_away(NODE));
         fleet.lose(NODE, "the host is down".to_owned());
-        assert_eq!((fleet.is_away(NODE), fleet.loss(NODE)), (false, Some("the host is down")));
+        assert!(!fleet.is_away(NODE));
+        assert_eq!(fleet.loss(NODE), Some("the host is down"));
         fleet.on_replaced(NODE);
         assert_eq!(fleet.loss(NODE), None);
     }

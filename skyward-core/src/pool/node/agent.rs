@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::requests::Requests;
 use super::round_trip::RoundTrip;
+use super::timing::FIRST_RENEWAL_PAUSES;
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::{DrainReason, OutputStream};
 use crate::ids::{Generation, NodeIndex, Rank};
@@ -169,7 +170,8 @@ impl Agent {
         &self,
         generation: Generation,
         workers: Vec<u32>,
-        (spec, peers): (StartSpec, Peers),
+        spec: StartSpec,
+        peers: Peers,
         received: impl Fn(u32) -> [u64; 2],
         deadline: Duration,
     ) -> Result<Vec<StartedWorker>> {
@@ -364,7 +366,7 @@ async fn renew(shared: Arc<Shared>, sender: Sender, requests: Arc<Requests>, rou
     let lease = shared.limits.lease;
     // The first renewals follow each other quickly: the agent may be busy at one of them, and the
     // workers, which need the round trip, are ready after some tenths of a second.
-    for pause in FIRST_PAUSES.into_iter().chain(repeat(lease / 4)) {
+    for pause in FIRST_RENEWAL_PAUSES.into_iter().chain(repeat(lease / 4)) {
         if !shared.is_paid() {
             return;
         }
@@ -389,9 +391,6 @@ fn unexpected(wanted: &str, got: &FromAgent) -> Error {
     Error::new(ErrorKind::Protocol, format!("the node's agent answered {got:?} instead of {wanted}"))
         .with_hint("the worker package on the node is of another version than this client")
 }
-
-/// The pauses after the first renewals of a lease.
-const FIRST_PAUSES: [Duration; 3] = [Duration::from_millis(30), Duration::from_millis(60), Duration::from_millis(120)];
 
 #[cfg(test)]
 mod tests;

@@ -64,6 +64,18 @@ impl Roster {
     }
 }
 
+/// What the starts of one generation on several nodes have in common.
+struct Starts<'s> {
+    shared: &'s Arc<Shared>,
+    cluster: &'s ClusterInfo,
+    roster: &'s Roster,
+    generation: Generation,
+    /// The port of the rendezvous.
+    port: u16,
+    /// How many starts may be under way at once.
+    room: &'s Semaphore,
+}
+
 /// Why workers could not be started.
 #[derive(Debug)]
 pub(crate) struct NotStarted {
@@ -147,13 +159,13 @@ impl World {
         // Each start message contains all peers, and stays in memory until its link has written it;
         // so only some starts are under way at once.
         let room = Semaphore::new(STARTS);
-        let (cluster, roster, room) = (&cluster, &roster, &room);
+        let starts = &Starts { shared, cluster: &cluster, roster: &roster, generation, port, room: &room };
         let mine = nodes.iter().filter_map(|node| Some((node, of_nodes.remove(&node.index)?)));
-        let starts = mine.map(|(node, workers)| async move {
-            let started = self.start_on(shared, (cluster, roster), node, generation, port, (workers, room)).await;
+        let started = mine.map(|(node, workers)| async move {
+            let started = self.start_on(starts, node, workers).await;
             started.map_err(|error| NotStarted { node: node.index, error })
         });
-        let started = tokio::time::timeout_at(deadline, try_join_all(starts)).await;
+        let started = tokio::time::timeout_at(deadline, try_join_all(started)).await;
         match started {
             Ok(result) => result.map(|_| ()),
             Err(_) => Err(self.stragglers(shared, ranks)),
@@ -161,27 +173,20 @@ impl World {
     }
 
     /// Starts workers on a node.
-    async fn start_on(
-        &self,
-        shared: &Arc<Shared>,
-        (cluster, roster): (&ClusterInfo, &Roster),
-        node: &Node,
-        generation: Generation,
-        port: u16,
-        (workers, room): (Vec<u32>, &Semaphore),
-    ) -> Result<()> {
+    async fn start_on(&self, starts: &Starts<'_>, node: &Node, workers: Vec<u32>) -> Result<()> {
+        let Starts { shared, cluster, roster, generation, room, .. } = *starts;
         let layout = cluster.layout();
         // The semaphore is never closed.
         let sending = room.acquire().await.ok();
-        let spec = match roster.draining.iter().any(|draining| *draining <= node.index) {
-            false => self.spec(shared, (cluster, roster), node, generation, port),
-            true => self.spec(shared, (cluster, &Roster::of(shared, Some(node.index))?), node, generation, port),
-        };
+        let is_left = roster.draining.iter().any(|draining| *draining <= node.index);
+        let own = is_left.then(|| Roster::of(shared, Some(node.index))).transpose()?;
+        let roster = own.as_ref().unwrap_or(roster);
+        let spec = self.spec(&Starts { roster, ..*starts }, node);
         let received = |worker| {
             let rank = layout.rank(node.index, worker);
             shared.lock().slot(rank, generation).map_or([0; 2], |slot| slot.output.received())
         };
-        let started = node.agent.start(generation, workers, spec, received, AGENT_ANSWER).await;
+        let started = node.agent.start(generation, workers, spec, roster.peers.clone(), received, AGENT_ANSWER).await;
         drop(sending);
         let started = started.map_err(|error| lost_if_silent(node, error))?;
         try_join_all(started.iter().map(|worker| self.connect(shared, node, generation, worker))).await.map(|_| ())
@@ -270,20 +275,14 @@ impl World {
         cluster
     }
 
-    fn spec(
-        &self,
-        shared: &Shared,
-        (cluster, roster): (&ClusterInfo, &Roster),
-        node: &Node,
-        generation: Generation,
-        port: u16,
-    ) -> (StartSpec, Peers) {
+    fn spec(&self, starts: &Starts<'_>, node: &Node) -> StartSpec {
+        let Starts { shared, cluster, roster, generation, port, .. } = *starts;
         let total = roster.total;
         let accelerators = self.cluster.accelerator.as_ref().map_or(0, |accelerator| accelerator.count);
         let interpreter = vec![node.ready.python.clone(), "-m".into(), "skyward.worker".into()];
         let command = self.plugins.launcher(interpreter.clone(), cluster);
         let launcher = command.strip_suffix(&interpreter[..]).map(<[String]>::to_vec).unwrap_or_default();
-        let spec = StartSpec {
+        StartSpec {
             python: node.ready.python.clone(),
             launcher,
             env: node.ready.env.clone(),
@@ -308,8 +307,7 @@ impl World {
                 joined: shared.lock().scheduler.is_joined(),
                 peers: [],
             },
-        };
-        (spec, roster.peers.clone())
+        }
     }
 
     fn hooks(&self, cluster: &ClusterInfo) -> Vec<StartHook> {

@@ -15,6 +15,13 @@ use crate::worker::link::{Reader, link};
 use crate::worker::message::{FromWorker, StartedWorker, ToWorker};
 use crate::worker::session;
 
+/// A connection to a worker, after the hellos.
+pub(super) struct Connected {
+    reader: Reader,
+    /// The number of the connection.
+    connection: u64,
+}
+
 /// Exchanges hellos with a worker that is being started. A connection that is cut before the worker
 /// answers is opened again, for a while; if the worker has ended, the agent reports that meanwhile.
 pub(super) async fn greet_persistently(
@@ -23,7 +30,7 @@ pub(super) async fn greet_persistently(
     generation: Generation,
     worker: &StartedWorker,
     rank: Rank,
-) -> Result<(Reader, u64)> {
+) -> Result<Connected> {
     let mut pause = GREET_PAUSE;
     loop {
         let error = match greet(shared, node, generation, worker, rank).await {
@@ -43,7 +50,7 @@ pub(super) async fn greet(
     generation: Generation,
     worker: &StartedWorker,
     rank: Rank,
-) -> Result<(Reader, u64)> {
+) -> Result<Connected> {
     let stream = node.remote.open(&worker.socket).await?;
     let (sender, writer, mut reader) = link(stream, shared.limits.max_frame_bytes);
     spawn(async move {
@@ -72,12 +79,12 @@ pub(super) async fn greet(
     if !waiting.is_empty() {
         shared.on_frames(rank, generation, connection, &mut waiting.into())?;
     }
-    Ok((reader, connection))
+    Ok(Connected { reader, connection })
 }
 
 /// Begins to read the messages of a worker.
-pub(super) fn listen(shared: &Arc<Shared>, rank: Rank, generation: Generation, connected: (Reader, u64)) {
-    let connection = connected.1;
+pub(super) fn listen(shared: &Arc<Shared>, rank: Rank, generation: Generation, connected: Connected) {
+    let connection = connected.connection;
     let reader = spawn(read(Arc::clone(shared), rank, generation, connected)).abort_handle();
     match shared.lock().slot(rank, generation).filter(|slot| slot.connection.is_latest(connection)) {
         Some(slot) => slot.connection.set_reader(reader),
@@ -86,7 +93,8 @@ pub(super) fn listen(shared: &Arc<Shared>, rank: Rank, generation: Generation, c
 }
 
 /// Passes the messages of a worker to the pool until the connection ends.
-async fn read(shared: Arc<Shared>, rank: Rank, generation: Generation, (mut reader, connection): (Reader, u64)) {
+async fn read(shared: Arc<Shared>, rank: Rank, generation: Generation, connected: Connected) {
+    let Connected { mut reader, connection } = connected;
     // Also if a subscriber of `tracing` panics: a connection that nobody reads is lost.
     let _end = OnEnd(|| {
         shared.on_read(rank, generation, connection);

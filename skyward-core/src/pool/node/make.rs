@@ -1,7 +1,6 @@
 //! Makes a machine a node: launches and reaches it, prepares its environment, and starts its agent.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -9,7 +8,7 @@ use super::agent::Agent;
 use super::lease::renew;
 use super::progress::Steps;
 use super::purchase::{Bought, Purchase, Purchases};
-use super::timing::AGENT_ANSWER;
+use super::timing::{AGENT_ANSWER, AGENT_START_PAUSES};
 use crate::bootstrap::{self, Inputs, Plan, Ready, StepEvent};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{DrainReason, PoolEvent};
@@ -218,7 +217,7 @@ async fn connect_first(
     index: NodeIndex,
     layout: Layout,
 ) -> Result<Agent> {
-    for pause in AGAIN {
+    for pause in AGENT_START_PAUSES {
         match connect(shared, remote, ready, index, layout).await {
             Err(error) if error.kind() == ErrorKind::Io => {
                 tracing::debug!(pool = %shared.pool, node = index.0, %error, "cannot connect to the agent yet; retrying");
@@ -245,6 +244,3 @@ async fn connect(
         .await
         .map_err(|_| Error::new(ErrorKind::Timeout, format!("the agent of node {index} did not answer")))?
 }
-
-/// The pauses between attempts to connect to an agent that was just started.
-const AGAIN: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(250), Duration::from_secs(1)];

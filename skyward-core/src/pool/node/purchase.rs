@@ -13,14 +13,14 @@ use crate::ids::{Attempt, LaunchId, MachineNumber, NodeIndex, OfferId};
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::fleet::clock;
 use crate::pool::fleet::launch::Launch;
-use crate::pool::fleet::market::{Market, Next};
+use crate::pool::fleet::shortlist::{Next, Shortlist};
 use crate::pool::tasks::shared::Shared;
 use crate::provider::{Checked, Labels, LaunchBatch, LaunchRequest, Machine, Offer, Provider};
 
 /// How the machines of a pool are bought.
 #[derive(Debug)]
 pub(crate) struct Purchases {
-    market: Mutex<Market>,
+    shortlist: Mutex<Shortlist>,
     /// The owner and the labels of each machine.
     owner: String,
     labels: Labels,
@@ -56,9 +56,9 @@ pub(crate) struct Bought {
 }
 
 impl Purchases {
-    pub(crate) fn new(market: Market, owner: String, labels: Labels) -> Self {
-        let (market, attempts, first) = (Mutex::new(market), Mutex::default(), tokio::sync::Mutex::default());
-        Self { market, owner, labels, attempts, first }
+    pub(crate) fn new(shortlist: Shortlist, owner: String, labels: Labels) -> Self {
+        let (shortlist, attempts, first) = (Mutex::new(shortlist), Mutex::default(), tokio::sync::Mutex::default());
+        Self { shortlist, owner, labels, attempts, first }
     }
 
     /// The next launch for a machine number.
@@ -90,7 +90,7 @@ impl Purchases {
         (patience, on_wait): (Patience, &(dyn Fn(&Error) + Sync)),
     ) -> Result<Bought> {
         loop {
-            let is_open = lock(&self.market).is_open();
+            let is_open = lock(&self.shortlist).is_open();
             let _first = if is_open { Some(self.first.lock().await) } else { None };
             let offer = self.next_offer(shared, patience, on_wait).await?;
             let tried = self.try_offer(shared, cleanup, provider, launch, &offer).await;
@@ -143,12 +143,12 @@ impl Purchases {
     fn conclude<T>(&self, shared: &Shared, node: NodeIndex, offer: &Offer, tried: Result<T>) -> Result<Option<T>> {
         let error = match tried {
             Ok(bought) => {
-                lock(&self.market).on_bought(offer);
+                lock(&self.shortlist).on_bought(offer);
                 return Ok(Some(bought));
             }
             Err(error) => error,
         };
-        if !lock(&self.market).on_refused(&offer.id, &error, Instant::now().into_std()) {
+        if !lock(&self.shortlist).on_refused(&offer.id, &error, Instant::now().into_std()) {
             return Err(error);
         }
         tracing::info!(pool = %shared.pool, node = node.0, offer = %offer.id, error = error.summary(), "an offer was refused");
@@ -201,13 +201,13 @@ impl Purchases {
 
     /// A machine of this offer is being taken back, or was.
     pub(crate) fn on_preempted(&self, offer: &OfferId) {
-        lock(&self.market).on_preempted(offer, Instant::now().into_std());
+        lock(&self.shortlist).on_preempted(offer, Instant::now().into_std());
     }
 
     /// Whether the machines of a world must be bought together, because an offer might be accepted
     /// for some of them and refused for others.
     pub(crate) fn are_together(&self, provider: &Checked) -> bool {
-        provider.capabilities().gangs || lock(&self.market).has_choice()
+        provider.capabilities().gangs || lock(&self.shortlist).has_choice()
     }
 
     /// The offer to try now. `on_wait` receives the reason why no offer can be tried yet.
@@ -221,10 +221,10 @@ impl Purchases {
             let (now, paid, nodes) = (Instant::now().into_std(), clock::now(), wanted(shared));
             let (next, objection) = {
                 // The order of the two locks; nowhere else are both held.
-                let mut market = lock(&self.market);
+                let mut shortlist = lock(&self.shortlist);
                 let account = shared.account();
                 let objection = Mutex::new(None);
-                let next = market.next(now, |offer| match account.allows(offer, nodes, paid) {
+                let next = shortlist.next(now, |offer| match account.allows(offer, nodes, paid) {
                     Ok(_) => true,
                     Err(error) => {
                         lock(&objection).get_or_insert(error);
@@ -238,11 +238,11 @@ impl Purchases {
                 // A wait helps against a refusal, which is temporary; the budget may also allow an
                 // offer later that it does not allow now.
                 (Next::Wait(until), _) if patience == Patience::Wait => {
-                    on_wait(&lock(&self.market).exhausted());
+                    on_wait(&lock(&self.shortlist).exhausted());
                     tokio::time::sleep_until(Instant::from_std(until)).await;
                 }
                 (_, Some(objection)) => return Err(objection),
-                (Next::Wait(_) | Next::Nothing, None) => return Err(lock(&self.market).exhausted()),
+                (Next::Wait(_) | Next::Nothing, None) => return Err(lock(&self.shortlist).exhausted()),
             }
         }
     }

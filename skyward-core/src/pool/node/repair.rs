@@ -19,8 +19,8 @@ use crate::event::PoolEvent;
 use crate::ids::{Generation, NodeIndex, Rank};
 use crate::layout::Layout;
 use crate::pool::custody::cleanup::Cleanup;
+use crate::pool::fleet::directive::Workers;
 use crate::pool::fleet::launch::Launch;
-use crate::pool::fleet::step::Workers;
 use crate::pool::tasks::shared::Shared;
 use crate::provider::Checked;
 

@@ -4,8 +4,14 @@ use std::time::Duration;
 
 /// How long an agent may take to answer; it does no more for an answer than fork.
 pub(crate) const AGENT_ANSWER: Duration = Duration::from_secs(30);
+/// The pauses between attempts to connect to an agent that was just started.
+pub(crate) const AGENT_START_PAUSES: [Duration; 3] =
+    [Duration::from_millis(50), Duration::from_millis(250), Duration::from_secs(1)];
 /// How often to check whether a worker that does not answer runs something.
 pub(crate) const BUSY_CHECK: Duration = Duration::from_secs(15);
+/// The pauses after the first renewals of a lease.
+pub(crate) const FIRST_RENEWAL_PAUSES: [Duration; 3] =
+    [Duration::from_millis(30), Duration::from_millis(60), Duration::from_millis(120)];
 /// The first pause between two attempts to greet a worker that is being started; each later pause
 /// is twice as long.
 pub(crate) const GREET_PAUSE: Duration = Duration::from_millis(10);

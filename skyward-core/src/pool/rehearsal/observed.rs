@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::finding::{Failure, Finding, FindingKind, Stage};
+use super::timing::{LAST_EVENTS, STALL_END};
 use crate::error::{Error, ErrorKind, RankStacks, WorkerExit, silence};
 use crate::event::{EventItem, Events, PoolEvent};
 use crate::ids::Rank;
@@ -108,7 +109,7 @@ impl Observed {
         let is_late = failure.stage == Stage::Call && failure.error.kind() == ErrorKind::Timeout;
         let Some(stall) = self.stalls.last().filter(|stall| is_late && !stall.went_on) else { return };
         let ago = ended.saturating_duration_since(stall.at);
-        if ago > longest.saturating_sub(stall.silent) + LATE {
+        if ago > longest.saturating_sub(stall.silent) + STALL_END {
             return;
         }
         let (message, places) = (failure.error.message(), silence(stall.silent, &stall.stacks));
@@ -120,7 +121,7 @@ impl Observed {
     pub(super) fn gaps(&self) -> Option<Finding> {
         let message = match (self.missed, self.complete) {
             (0, true) => return None,
-            (0, false) => format!("the rehearsed pool had not reported its end {LAST:?} after it had ended"),
+            (0, false) => format!("the rehearsed pool had not reported its end {LAST_EVENTS:?} after it had ended"),
             (1, _) => "1 event of the rehearsed pool was dropped before it was read".to_owned(),
             (missed, _) => format!("{missed} events of the rehearsed pool were dropped before they were read"),
         };
@@ -135,12 +136,6 @@ impl Observed {
         })
     }
 }
-
-/// How long to wait for the last events after the pool has ended.
-pub(super) const LAST: Duration = Duration::from_secs(5);
-/// How late the end of a gang without progress may be: ranks have 5 seconds to report where they
-/// are.
-const LATE: Duration = Duration::from_secs(6);
 
 #[cfg(test)]
 mod tests {
@@ -214,7 +209,8 @@ mod tests {
         let mut observed = Observed::default();
         observed.follow(events).await;
         let gap = observed.gaps().unwrap();
-        assert_eq!((gap.kind, gap.is_hint()), (FindingKind::Missed, false));
+        assert_eq!(gap.kind, FindingKind::Missed);
+        assert!(!gap.is_hint());
         assert!(gap.message.starts_with("905 events of the rehearsed pool were dropped"), "{gap}");
         assert!(gap.hint.contains("rehearse again"), "{gap}");
     }
@@ -244,7 +240,7 @@ mod tests {
         let events = buffer.subscribe();
         buffer.send(retried());
         let mut observed = Observed::default();
-        assert!(tokio::time::timeout(LAST, observed.follow(events)).await.is_err());
+        assert!(tokio::time::timeout(LAST_EVENTS, observed.follow(events)).await.is_err());
         assert_eq!(observed.retried.len(), 1, "events that were read are kept");
         assert!(observed.gaps().unwrap().message.starts_with("the rehearsed pool had not reported its end 5s after"));
     }
@@ -258,11 +254,8 @@ mod tests {
              rank 0 was in `meet` (a.py:5)"
         );
         assert_eq!(failure.error.stacks().len(), 1);
-        assert_eq!(
-            (failure.error.hint(), failure.error.context().len()),
-            (Some("give it more"), 1),
-            "hint and context are kept"
-        );
+        assert_eq!(failure.error.hint(), Some("give it more"), "hint and context are kept");
+        assert_eq!(failure.error.context().len(), 1, "hint and context are kept");
     }
 
     #[test]
@@ -276,7 +269,8 @@ mod tests {
             (vec![stalled(), retried(), started], second),
         ] {
             let failure = observed(events, after);
-            assert_eq!((failure.error.message(), failure.error.stacks().len()), ("the task ran too long", 0));
+            assert_eq!(failure.error.message(), "the task ran too long");
+            assert_eq!(failure.error.stacks().len(), 0);
         }
     }
 }

@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::finding::{Failure, Finding, FindingKind, Stage, findings, of_ranks};
-use super::observed::{LAST, Observed, Stall};
+use super::observed::{Observed, Stall};
+use super::timing::{LAST_EVENTS, OTHER_RANKS_FAIL};
 use super::{Rehearsal, RehearsalLimits};
 use crate::compute::ComputePool;
 use crate::compute::PendingCompute;
@@ -117,7 +118,7 @@ async fn start_and_run<T: Output>(
         Either::Left((ended, listening)) => {
             // Events may arrive after the pool has ended. If the last event does not arrive in
             // time, `observed` reports that events are missing.
-            let _ = timeout(LAST, listening).await;
+            let _ = timeout(LAST_EVENTS, listening).await;
             ended
         }
         Either::Right(((), scope)) => scope.await,
@@ -165,7 +166,7 @@ async fn run<T: Output>(pool: &Pool, task: Task, start_took: Duration, longest: 
                     Ok(value) => played.results[rank.0 as usize] = Some(value),
                     Err(error) => {
                         played.failures.push(fail(vec![rank], error));
-                        deadline = deadline.min(Instant::now() + SETTLING);
+                        deadline = deadline.min(Instant::now() + OTHER_RANKS_FAIL);
                     }
                 }
             }
@@ -217,10 +218,6 @@ fn hints(failures: &[Failure], observed: &Observed, ranks: u32, joined: bool) ->
     }
     hints
 }
-
-/// The time that the other ranks get to fail after one rank has failed. It is a little longer than
-/// the scheduler takes to distinguish a cause from its consequences.
-const SETTLING: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests;

@@ -57,7 +57,7 @@ impl Shared {
                 state.effects.extend(tried);
                 state.effects.push(Effect::Retried { task, attempt, error, spans });
             }
-            Action::Help { rank, task, within } => state.help(now, (rank, task), within, after),
+            Action::Help { rank, task, within } => state.help(now, rank, task, within, after),
             Action::Cancel { rank, task, interrupt } => {
                 if state.cancel_help(rank, task, after) {
                     return;

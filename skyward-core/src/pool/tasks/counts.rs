@@ -167,8 +167,10 @@ mod tests {
         assert_eq!(due(&mut counts, now + REPORT_DELAY / 2), []);
         assert_eq!(counts.next_due(), Some(now + REPORT_DELAY));
         assert_eq!(due(&mut counts, now + REPORT_DELAY), [(1, 200, 99, 701)]);
-        assert_eq!((counts.running(), counts.waiting()), (99, 701));
-        assert_eq!((due(&mut counts, now + REPORT_DELAY * 3), counts.next_due()), (vec![], None));
+        assert_eq!(counts.running(), 99);
+        assert_eq!(counts.waiting(), 701);
+        assert!(due(&mut counts, now + REPORT_DELAY * 3).is_empty());
+        assert_eq!(counts.next_due(), None);
         counts.ended(now + REPORT_DELAY * 3, ROOT, false);
         assert_eq!(due(&mut counts, now + REPORT_DELAY * 4), [(1, 201, 99, 700)]);
     }
@@ -199,6 +201,7 @@ mod tests {
         counts.made(now, again);
         counts.ended(now, ROOT, true);
         assert_eq!(due(&mut counts, now + REPORT_DELAY), [(1, 0, 0, 1)]);
-        assert_eq!((counts.running(), counts.waiting()), (0, 1));
+        assert_eq!(counts.running(), 0);
+        assert_eq!(counts.waiting(), 1);
     }
 }

@@ -186,7 +186,8 @@ mod tests {
             assert_eq!(read(&mut quick, offset).await, (0, vec![offset as u64]));
         }
         let (missed, read) = read(&mut slow, 999).await;
-        assert_eq!((missed as usize, read.len()), (500 - BYTES / PIECE, 500 + BYTES / PIECE));
+        assert_eq!(missed as usize, 500 - BYTES / PIECE);
+        assert_eq!(read.len(), 500 + BYTES / PIECE);
         assert!(read.is_sorted());
     }
 

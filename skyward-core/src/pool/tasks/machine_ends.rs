@@ -14,12 +14,12 @@ pub(crate) struct MachineEnds {
     /// When the whole pool ends because of its budget.
     pub(super) budget: Option<Instant>,
     /// The end that the workers of a joined world were notified of last.
-    pub(super) told: Option<End>,
+    pub(super) told: Option<AnnouncedEnd>,
 }
 
 /// An end that workers are notified of.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct End {
+pub(super) struct AnnouncedEnd {
     /// The name of the reason in the protocol.
     pub(super) kind: &'static str,
     pub(super) at: Instant,
@@ -29,11 +29,11 @@ pub(super) struct End {
 
 impl MachineEnds {
     /// The nearer of the end of a machine and the end of the budget.
-    pub(super) fn nearest(&self, notice: Option<&Notice>) -> Option<End> {
+    pub(super) fn nearest(&self, notice: Option<&Notice>) -> Option<AnnouncedEnd> {
         let end = notice.map(|notice| (kind(notice.reason), notice.at, notice.words.as_deref().unwrap_or_default()));
         let budget = self.budget.map(|at| ("budget", at, ""));
         let nearest = end.into_iter().chain(budget).min_by_key(|(_, at, _)| *at);
-        nearest.map(|(kind, at, words)| End { kind, at, words: words.into() })
+        nearest.map(|(kind, at, words)| AnnouncedEnd { kind, at, words: words.into() })
     }
 }
 

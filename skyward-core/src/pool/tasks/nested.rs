@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde::Serialize;
 
+use self::pieces::FileRange;
 use super::after::After;
 use super::caller::{Caller, Calls};
 use super::effect::Effect;
@@ -64,7 +65,7 @@ impl Shared {
                 let (head, body) = ToCaller::ack(received)?;
                 calls.send(head, body, after);
             }
-            self.on_call_message(state, now, (rank, generation), message, after)?;
+            self.on_call_message(state, now, rank, generation, message, after)?;
             Ok(ControlFlow::Continue(()))
         })
     }
@@ -73,7 +74,8 @@ impl Shared {
         &self,
         state: &mut State,
         now: Instant,
-        (rank, generation): (Rank, Generation),
+        rank: Rank,
+        generation: Generation,
         message: FromCaller,
         after: &mut After,
     ) -> Result<()> {
@@ -114,7 +116,8 @@ impl Shared {
                 }
             }
             FromCaller::Fetch { fetch, rank: source, digest, offset, length, .. } => {
-                state.fetch(generation, (rank, fetch), Rank(source), (digest, offset, length), after);
+                let range = FileRange { digest, offset, length };
+                state.fetch(generation, rank, fetch, Rank(source), range, after);
             }
             FromCaller::Piece { read, body, .. } => state.on_read(generation, rank, read, Some(body), after),
             FromCaller::Missing { read, .. } => state.on_read(generation, rank, read, None, after),
@@ -221,7 +224,8 @@ impl State {
     pub(crate) fn help(
         &mut self,
         now: Instant,
-        (rank, task): (Rank, TaskId),
+        rank: Rank,
+        task: TaskId,
         within: Option<TaskId>,
         after: &mut After,
     ) {

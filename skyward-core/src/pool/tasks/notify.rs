@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::after::After;
-use super::machine_ends::End;
+use super::machine_ends::AnnouncedEnd;
 use super::shared::Shared;
 use super::state::State;
 use super::timing::{ATTEND_PAUSE, LONGEST_ATTEND_PAUSE};
@@ -44,7 +44,7 @@ impl Shared {
                 nodes = if is_told { Vec::new() } else { state.rows().map(|(node, _)| node).collect() };
             }
             for (rank, end) in state.warnings(nodes) {
-                let End { kind, at, words } = end;
+                let AnnouncedEnd { kind, at, words } = end;
                 state.push_to_worker(rank, ToWorker::Notice { kind, seconds: left(at), words: &words }, &mut after);
             }
         }
@@ -74,14 +74,14 @@ impl Shared {
 
 impl State {
     /// The nearest end that concerns a node; in a joined world the end of any node.
-    fn nearest_end(&self, node: NodeIndex) -> Option<End> {
+    fn nearest_end(&self, node: NodeIndex) -> Option<AnnouncedEnd> {
         let notices = &self.machine_ends.notices;
         let own = || notices.announced(&self.nodes.get(node.0 as usize)?.machine.id);
         self.machine_ends.nearest(if self.scheduler.is_joined() { notices.nearest_announced() } else { own() })
     }
 
     /// The workers of these nodes whose machines will end, each with the nearest end.
-    fn warnings(&self, nodes: impl IntoIterator<Item = NodeIndex>) -> Vec<(Rank, End)> {
+    fn warnings(&self, nodes: impl IntoIterator<Item = NodeIndex>) -> Vec<(Rank, AnnouncedEnd)> {
         let mut warnings = Vec::new();
         for node in nodes {
             let Some(end) = self.nearest_end(node) else { continue };
@@ -92,7 +92,9 @@ impl State {
 
     /// Notifies a worker over its new connection.
     pub(crate) fn warn_over(&self, rank: Rank, link: &Sender) -> Result<()> {
-        let Some(End { kind, at, words }) = self.nearest_end(self.scheduler.node_of(rank)) else { return Ok(()) };
+        let Some(AnnouncedEnd { kind, at, words }) = self.nearest_end(self.scheduler.node_of(rank)) else {
+            return Ok(());
+        };
         let (head, body) = ToWorker::Notice { kind, seconds: left(at), words: &words }.encode()?;
         link.push(&head, body)
     }

@@ -74,7 +74,7 @@ impl Shared {
                 }
                 FromWorker::Item { run, index, value } => {
                     if let Some(id) = slot.session.task(run) {
-                        self.on_item(state, now, (rank, id), index, value)?;
+                        self.on_item(state, now, rank, id, index, value)?;
                     }
                 }
                 FromWorker::Report { sequence, run, value } => {
@@ -297,7 +297,8 @@ impl Shared {
         &self,
         state: &mut State,
         now: Instant,
-        (rank, id): (Rank, TaskId),
+        rank: Rank,
+        id: TaskId,
         index: u64,
         value: bytes::Bytes,
     ) -> Result<()> {

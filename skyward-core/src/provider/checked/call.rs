@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{Checked, FIRST_PAUSE, lock, mixed};
+use super::timing::{LONGEST_TRY_PAUSE, THROTTLED_PAUSE, TRY_PAUSE};
+use super::{Checked, lock, mixed};
 use crate::error::{Error, ErrorKind, Refusal, Result};
 use crate::provider::Provider;
+use crate::spec::Limits;
 
 /// A call of the provider: its name in messages, and its limits.
 pub(super) struct Call {
@@ -44,8 +46,8 @@ impl Checked {
         on: &[&str],
         attempt: impl Fn(Vec<usize>) -> F,
     ) -> Vec<Result<T>> {
-        let deadline = Instant::now() + call.limit.min(NEVER);
-        let mut pause = FIRST_PAUSE;
+        let deadline = Instant::now() + call.limit.min(Limits::LONGEST);
+        let mut pause = TRY_PAUSE;
         let mut done: Vec<Option<Result<T>>> = on.iter().map(|_| None).collect();
         let mut left: Vec<usize> = (0..on.len()).collect();
         for tries in 1_u32.. {
@@ -80,7 +82,7 @@ impl Checked {
             let is_last = tries >= call.tries;
             let asked = answers.iter().filter_map(|answer| throttle(answer.as_ref().err()?)).max();
             let jittered = jittered(pause, mixed(self.salt.wrapping_add(tries.into()), first));
-            let next = Instant::now() + asked.map_or(jittered, |pause| pause.min(NEVER) + jittered);
+            let next = Instant::now() + asked.map_or(jittered, |pause| pause.min(Limits::LONGEST) + jittered);
             let mut trouble = None;
             for (one, answer) in std::mem::take(&mut left).into_iter().zip(answers) {
                 let placed = |error: Error| self.placed(error, call.kind, on[one], tries);
@@ -99,7 +101,7 @@ impl Checked {
             }
             let Some(error) = trouble else { break };
             tracing::debug!(provider = self.name(), what = call.what, on = first, tries, %error, "trying again");
-            (self.report.0)(&error);
+            (self.on_failed_try.0)(&error);
             *lock(&call.last) = Some(error);
             sleep_until(next).await;
             pause = (pause * 2).min(call.longest_pause);
@@ -131,7 +133,15 @@ impl Checked {
     /// A call with this limit, or with the deadline of all calls where that is shorter.
     pub(super) fn within(&self, limit: Duration, what: &'static str, kind: &'static str) -> Call {
         let limit = self.most.map_or(limit, |most| limit.min(most));
-        Call { what, kind, limit, is_paced: true, tries: TRIES, longest_pause: LONGEST_PAUSE, last: Mutex::default() }
+        Call {
+            what,
+            kind,
+            limit,
+            is_paced: true,
+            tries: TRIES,
+            longest_pause: LONGEST_TRY_PAUSE,
+            last: Mutex::default(),
+        }
     }
 }
 
@@ -144,7 +154,7 @@ fn is_for_now(error: &Error) -> bool {
 /// The pause that the provider asked for; none where the error is no throttling.
 fn throttle(error: &Error) -> Option<Duration> {
     match error.refusal() {
-        Some(Refusal::Throttled(pause)) => Some(pause.unwrap_or(THROTTLED)),
+        Some(Refusal::Throttled(pause)) => Some(pause.unwrap_or(THROTTLED_PAUSE)),
         _ => None,
     }
 }
@@ -156,8 +166,3 @@ pub(super) fn jittered(pause: Duration, salt: u64) -> Duration {
 }
 
 pub(super) const TRIES: u32 = 8;
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// The pause after a throttled call for which the provider named none.
-const THROTTLED: Duration = Duration::from_secs(1);
-/// The longest time that the runtime's clock can count.
-const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
@@ -10,8 +9,10 @@ use tokio::time::{sleep, timeout};
 
 use super::lock;
 use super::pace::Pace;
+use super::timing::INSPECTION;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::MachineId;
+use crate::provider::timing::GATHER;
 use crate::provider::{MachineReport, MachineState, Provider};
 
 /// Combines inspections of machines at nearly the same moment into one call of the provider: many
@@ -116,7 +117,7 @@ fn unknown() -> MachineReport {
 /// Inspects the machines that there are when the call has its turn.
 async fn ask(provider: &dyn Provider, pace: &Pace, machines: impl FnOnce() -> Vec<MachineId>) -> Result<Reports> {
     let name = provider.name();
-    let most = ANSWER + provider.capabilities().pace.min(ANSWER);
+    let most = INSPECTION + provider.capabilities().pace.min(INSPECTION);
     let answer = async {
         pace.turn(provider, INSPECT).await?;
         let machines = machines();
@@ -138,7 +139,3 @@ async fn ask(provider: &dyn Provider, pace: &Pace, machines: impl FnOnce() -> Ve
 
 /// What `inspect` does, in messages; the name of the line in which its calls wait for their turns.
 pub(super) const INSPECT: &str = "report the state of its machines";
-/// How long further machines can join a call.
-const GATHER: Duration = Duration::from_millis(10);
-/// How long a provider may take to answer. The wait for a turn is a part of it.
-const ANSWER: Duration = Duration::from_secs(20);

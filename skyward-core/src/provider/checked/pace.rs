@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::lock;
+use super::timing::LONGEST_TURN_WAIT;
 use crate::error::Result;
 use crate::provider::Provider;
 
@@ -39,7 +40,7 @@ impl Pace {
         }
         let line = self.0.get().map(|lines| Arc::clone(lock(lines).entry(kind).or_default()));
         if let Some(line) = line {
-            line.turn(pace.min(LONGEST)).await;
+            line.turn(pace.min(LONGEST_TURN_WAIT)).await;
         }
         Ok(())
     }
@@ -103,7 +104,7 @@ impl Waiting {
             self.tickets.push_back(ticket);
             self.tickets.len() - 1
         });
-        let before = pace.saturating_mul(u32::try_from(place).unwrap_or(u32::MAX)).min(LONGEST);
+        let before = pace.saturating_mul(u32::try_from(place).unwrap_or(u32::MAX)).min(LONGEST_TURN_WAIT);
         let time = self.next.unwrap_or(now) + before;
         if time > now {
             return Some(time);
@@ -134,5 +135,3 @@ impl Drop for Ticket<'_> {
 /// The lines of each provider that has a pace, by its name and identity: pools that do not know of
 /// each other ask one service.
 static LINES: Mutex<BTreeMap<(String, String), Arc<Lines>>> = Mutex::new(BTreeMap::new());
-/// The longest time that a call waits for one before it.
-const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::call::{TRIES, jittered};
-use super::provider::BOOTING;
+use super::timing::LONGEST_BOOTING_PAUSE;
 use super::*;
 use crate::error::Result;
 use crate::ids::{Attempt, LaunchId, MachineId, MachineNumber};
@@ -159,3 +159,6 @@ async fn a_broken_contract_is_named() {
     let error = checked.inspect(&[MachineId::new("m")]).await.unwrap_err();
     assert!(error.message().ends_with("`inspect` of 1 machines returned 0 reports"), "{error}");
 }
+
+/// The unit of the durations in these tests.
+const MINUTE: Duration = Duration::from_secs(60);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{Checked, FIRST_PAUSE, MINUTE};
+use super::Checked;
+use super::timing::{ARRIVAL, LONGEST_INSPECT_PAUSE, SHORTEST_INSPECT_PAUSE, TRY_PAUSE};
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::ids::MachineId;
 use crate::provider::{MachineReport, MachineState, Place, Provider, Reason};
@@ -63,7 +64,7 @@ impl Checked {
         wait: Arriving,
         on_report: impl Fn(&MachineReport),
     ) -> Result<(Place, Option<Duration>)> {
-        let limit = self.most.unwrap_or(10 * MINUTE);
+        let limit = self.most.unwrap_or(ARRIVAL);
         let (mut queued, mut started, mut is_queued) = (Duration::ZERO, Duration::ZERO, false);
         let mut pause = Duration::ZERO;
         loop {
@@ -104,7 +105,7 @@ impl Checked {
                     format!("the provider {} reports the machine {machine} as {report} after {most:?}", self.name());
                 return Err(Error::new(ErrorKind::Timeout, what).with_hint(format!("`{setting}` gives more time")));
             }
-            pause = (pause * 2).clamp(FIRST_PAUSE, wait.pause.clamp(FIRST_PAUSE, LONGEST_LOOK));
+            pause = (pause * 2).clamp(TRY_PAUSE, wait.pause.clamp(TRY_PAUSE, LONGEST_INSPECT_PAUSE));
             let paused = pause.min(most - *spent);
             sleep(paused).await;
             *spent += paused;
@@ -121,7 +122,7 @@ impl Checked {
         if !report.may_be_explained() {
             return report;
         }
-        sleep(SHORTEST_LOOK).await;
+        sleep(SHORTEST_INSPECT_PAUSE).await;
         match self.looks.report(&self.inner, &self.pace, machine).await {
             Ok(later) if later.state.is_over() && later.reason.is_some() => later,
             _ => report,
@@ -155,14 +156,9 @@ impl Checked {
 
 /// The next pause between two inspections of a machine.
 fn longer(pause: Duration) -> Duration {
-    (pause * 2).clamp(SHORTEST_LOOK, LONGEST_LOOK)
+    (pause * 2).clamp(SHORTEST_INSPECT_PAUSE, LONGEST_INSPECT_PAUSE)
 }
 
-/// The first pause before an inspection while a machine is being connected to, and the pause before
-/// the inspection for the reason of an end.
-pub(super) const SHORTEST_LOOK: Duration = Duration::from_secs(1);
-/// The longest pause between two inspections.
-const LONGEST_LOOK: Duration = Duration::from_secs(15);
 /// The hint for a machine that ended before the pool connected to it.
 pub(super) const UNREACHED: &str =
     "the machine ended before the pool connected to it: look up the reason in the provider's own records";

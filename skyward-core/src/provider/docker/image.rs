@@ -1,13 +1,13 @@
 //! The image of the containers, pulled where the engine does not have it.
 
-use std::time::Duration;
-
 use bollard::query_parameters::CreateImageOptionsBuilder;
 use futures_util::stream::StreamExt;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::container::Options;
+use super::soon;
+use super::timing::PULL_LOG_PAUSE;
 use crate::error::{Error, ErrorKind, Result};
 use crate::remote::docker::{Engine, reason};
 
@@ -40,7 +40,7 @@ pub(super) async fn ensure(engine: &Engine, options: &Options, alone: &Mutex<()>
 }
 
 async fn facts(engine: &Engine, options: &Options) -> Result<Option<ImageFacts>> {
-    let deadline = Instant::now() + LOOK;
+    let deadline = soon();
     let name = options.image.as_str();
     let inspected = engine.ask("inspect an image", deadline, |docker| async move { docker.inspect_image(name).await });
     match inspected.await {
@@ -70,7 +70,7 @@ async fn pull(engine: &Engine, image: &str) -> Result<()> {
             return Err(failed(&error));
         }
         let progress = step.progress_detail.and_then(|progress| Some((progress.current?, progress.total?)));
-        if logged.elapsed() >= BETWEEN_LINES {
+        if logged.elapsed() >= PULL_LOG_PAUSE {
             logged = Instant::now();
             let (current, total) = progress.unwrap_or_default();
             tracing::info!(image, layer = step.id, current, total, "{}", step.status.unwrap_or_default());
@@ -91,10 +91,6 @@ fn split(image: &str) -> (&str, &str) {
         _ => (image, "latest"),
     }
 }
-
-const LOOK: Duration = Duration::from_secs(20);
-/// The time between two log lines about the progress of a pull.
-const BETWEEN_LINES: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,8 @@ use tokio::time::timeout;
 
 use super::facts;
 use super::refusal::{Refusal, none_free};
-use super::site::{self, Claim, Site};
+use super::site::{Claim, Site};
+use super::timing::CLAIM_ELSEWHERE;
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::{LaunchRequest, Machine, Offer};
 
@@ -45,7 +46,7 @@ pub(super) async fn claim(sites: Vec<Arc<Site>>, offer: Offer, request: LaunchRe
             site.claim(&offer, &request, &facts.devices(&site.host)).await
         };
         let claimed = match is_first && !left.is_empty() {
-            true => timeout(site::ANSWER, claimed).await,
+            true => timeout(CLAIM_ELSEWHERE, claimed).await,
             false => Ok(claimed.await),
         };
         match claimed {

@@ -113,12 +113,17 @@ mod tests {
     #[test]
     fn the_facts_of_a_host_are_parsed_and_divided_among_its_slots() {
         let facts = Facts::read(TOLD);
-        assert_eq!((facts.cpus, facts.memory_gib, facts.devices.len()), (8, 15, 2));
+        assert_eq!(facts.cpus, 8);
+        assert_eq!(facts.memory_gib, 15);
+        assert_eq!(facts.devices.len(), 2);
         assert_eq!(facts.taken.len(), 3);
-        assert_eq!((facts.disk_gib, facts.architecture), (Some(9), Some(Architecture::X86_64)));
+        assert_eq!(facts.disk_gib, Some(9));
+        assert_eq!(facts.architecture, Some(Architecture::X86_64));
         let share = facts.share(&Host::new("h").slots(2));
-        assert_eq!((share.disk_gib, share.architecture), (Some(4), Some(Architecture::X86_64)));
-        assert_eq!((share.cpus, share.memory_gib), (4, 7));
+        assert_eq!(share.disk_gib, Some(4));
+        assert_eq!(share.architecture, Some(Architecture::X86_64));
+        assert_eq!(share.cpus, 4);
+        assert_eq!(share.memory_gib, 7);
         assert_eq!(share.accelerator, Some(Accelerator::new("H100", 1).memory_gib(80)));
         assert_eq!(facts.share(&Host::new("h").slots(3)).accelerator, None);
         assert_eq!(facts.devices(&Host::new("h")), ["0", "1"]);
@@ -131,9 +136,12 @@ mod tests {
         let shares = [1, 2].map(|slots| Facts::read(TOLD).share(&Host::new("h").slots(slots)));
         assert!(shares.iter().all(|share| wants.are_met_by(share)));
         let offer = offer(&shares, &wants).unwrap();
-        assert_eq!((offer.cpus, offer.memory_gib, &offer.accelerator), (4, 7, &wants.accelerator));
+        assert_eq!(offer.cpus, 4);
+        assert_eq!(offer.memory_gib, 7);
+        assert_eq!(&offer.accelerator, &wants.accelerator);
         assert!(shares.iter().all(|share| needs(&offer).are_met_by(share)));
-        assert_eq!((offer.disk_gib, offer.architecture), (None, Some(Architecture::X86_64)));
+        assert_eq!(offer.disk_gib, None);
+        assert_eq!(offer.architecture, Some(Architecture::X86_64));
         let mut mixed = shares.clone();
         mixed[1].architecture = Some(Architecture::Aarch64);
         assert_eq!(super::offer(&mixed, &wants).unwrap().architecture, None);

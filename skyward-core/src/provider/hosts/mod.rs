@@ -9,10 +9,10 @@ mod on_machine;
 mod record;
 mod refusal;
 mod site;
+mod timing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
@@ -23,6 +23,7 @@ use self::claiming::{claim, clash};
 use self::on_machine::OnMachine;
 use self::refusal::{Refusal, none_free};
 use self::site::Site;
+use self::timing::CLAIM_SETTLES;
 use super::ends::Ends;
 use super::{
     Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Part, Place, PoolRecord,
@@ -237,7 +238,7 @@ impl Provider for Hosts {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new().outlives_client().keeper().settles_in(SETTLES)
+        Capabilities::new().outlives_client().keeper().settles_in(CLAIM_SETTLES)
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
@@ -371,9 +372,6 @@ impl Provider for Hosts {
         Ok(PoolRecord::of_parts(parts))
     }
 }
-
-/// How long a claim of a client that was killed may take to begin.
-const SETTLES: Duration = Duration::from_secs(1);
 
 /// A caller that waits for a launch.
 struct Waiting<'a> {

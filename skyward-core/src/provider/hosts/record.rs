@@ -124,9 +124,14 @@ mod tests {
         assert_eq!(machines(&over, &Host::new("gpu1"))[0].ends_in, Some(Duration::ZERO));
         let endless = text.replace("skyward-remaining 150\n", "");
         assert_eq!(machines(&endless, &Host::new("gpu1"))[0].ends_in, None);
-        assert_eq!((machine.launch.as_str(), machine.pool.as_str(), machine.number.0), ("p-a-n1-a2", "p-a", 1));
-        assert_eq!((place.folder.as_str(), place.address.as_str(), place.on_client_host), ("/t/m", "10.0.0.1", false));
-        assert_eq!((machine.facts[SLOT].as_str(), machine.facts[DEVICES].as_str()), ("3", "0,2"));
+        assert_eq!(machine.launch.as_str(), "p-a-n1-a2");
+        assert_eq!(machine.pool.as_str(), "p-a");
+        assert_eq!(machine.number.0, 1);
+        assert_eq!(place.folder.as_str(), "/t/m");
+        assert_eq!(place.address.as_str(), "10.0.0.1");
+        assert!(!place.on_client_host);
+        assert_eq!(machine.facts[SLOT].as_str(), "3");
+        assert_eq!(machine.facts[DEVICES].as_str(), "0,2");
         assert_eq!(host_of(&machine.id), Some("gpu1:22"));
         assert_eq!(machines(text, &Host::new("gpu1").address("10.9.9.9"))[0].place.address, "10.9.9.9");
     }

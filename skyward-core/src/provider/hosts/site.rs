@@ -12,10 +12,12 @@ use super::facts::Facts;
 use super::host::Host;
 use super::identity::Identity;
 use super::refusal::{Refusal, Taken};
+use super::timing::{CLAIM_ELSEWHERE, CLAIMING, HOST_ANSWER, TRIED_LAST};
 use super::{logind, record};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{MachineId, PoolId};
 use crate::provider::keeper::ENDING;
+use crate::provider::timing::UNRECORDED_LEASE;
 use crate::provider::{Keeper, KeeperEnd, LaunchRequest, Machine, MachineReport, MachineState, Offer, PoolRecord};
 use crate::remote::{Command, CommandOutput, Ssh, quoted};
 use crate::spec::hex;
@@ -76,7 +78,7 @@ impl Site {
         if let Some(error) = self.unreachable() {
             return Err(error);
         }
-        self.ask("report its identity", None, &[], "", QUESTION).await?;
+        self.ask("report its identity", None, &[], "", HOST_ANSWER).await?;
         self.identity().ok_or_else(|| {
             Error::new(ErrorKind::Provider, format!("{} did not report its identity", self.label)).temporary()
         })
@@ -91,7 +93,7 @@ impl Site {
     /// second.
     pub(super) async fn facts(&self, close: bool) -> Result<Facts> {
         let look = if close && self.host.accelerator.is_none() { "close" } else { "quick" };
-        let output = self.ask("report its resources", None, &[("look", look)], FACTS, QUESTION).await?;
+        let output = self.ask("report its resources", None, &[("look", look)], FACTS, HOST_ANSWER).await?;
         if logind::ends_processes(&output.stdout) && !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(host = self.label, hint = logind::HINT, "nodes of this host end with their connection");
         }
@@ -172,15 +174,15 @@ impl Site {
         let script = format!("{ENDING}{LIST}");
         // The list contains what such a claim has made.
         let sent = Sent::new(self, pool, lock(&self.unanswered).remove(pool));
-        let output = self.ask("list its machines", self.identity(), &header, &script, QUESTION).await?;
+        let output = self.ask("list its machines", self.identity(), &header, &script, HOST_ANSWER).await?;
         sent.answered();
         Ok(record::machines(&output.stdout, &self.host).into_iter().map(|record| record.machine).collect())
     }
 
     /// The pools that have something on this host.
     pub(super) async fn pools(&self) -> Result<Vec<PoolRecord>> {
-        let output = self.ask("list its pools", self.identity(), &[], &format!("{ENDING}{POOLS}"), QUESTION).await?;
-        Ok(record::pools(&output.stdout, SystemTime::now(), UNSAID_LEASE))
+        let output = self.ask("list its pools", self.identity(), &[], &format!("{ENDING}{POOLS}"), HOST_ANSWER).await?;
+        Ok(record::pools(&output.stdout, SystemTime::now(), UNRECORDED_LEASE))
     }
 
     /// The state of machines on this host.
@@ -189,7 +191,7 @@ impl Site {
         let header = [("machines", named.join(" "))];
         let header = header.each_ref().map(|(name, value)| (*name, value.as_str()));
         let output = self
-            .ask("report the state of machines", self.identity(), &header, &format!("{ENDING}{INSPECT}"), QUESTION)
+            .ask("report the state of machines", self.identity(), &header, &format!("{ENDING}{INSPECT}"), HOST_ANSWER)
             .await?;
         let records = record::machines(&output.stdout, &self.host);
         let records: BTreeMap<_, _> =
@@ -222,7 +224,7 @@ impl Site {
     pub(super) fn unreachable(&self) -> Option<Error> {
         let unreachable = lock(&self.unreachable);
         let (since, error) = unreachable.as_ref()?;
-        (since.elapsed() < MOMENT).then(|| error.clone())
+        (since.elapsed() < TRIED_LAST).then(|| error.clone())
     }
 
     /// How long a claim may take. A host makes claims one after another, each claim checks all of
@@ -320,7 +322,7 @@ impl Asked<'_> {
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         let waited = self.since.elapsed();
-        if !self.answered && waited >= ANSWER / 2 {
+        if !self.answered && waited >= CLAIM_ELSEWHERE / 2 {
             let message = format!("{} did not answer within {waited:?}", self.site.label);
             *lock(&self.site.unreachable) = Some((Instant::now(), Error::new(ErrorKind::Timeout, message).temporary()));
         }
@@ -375,13 +377,3 @@ const END: &str = include_str!("scripts/end.sh");
 const FULL: i32 = 75;
 /// The exit status of a script on a host that is not the expected one.
 const OTHER: i32 = 76;
-/// How long a host may take to answer, including the connection.
-const QUESTION: Duration = Duration::from_secs(20);
-/// The same, where processes may have to end first.
-const CLAIMING: Duration = Duration::from_secs(45);
-/// How long a claim waits for a host while another one can be tried instead.
-pub(super) const ANSWER: Duration = Duration::from_secs(8);
-/// The assumed lease of a machine that an older version claimed.
-const UNSAID_LEASE: Duration = Duration::from_secs(3600);
-/// How long a host that could not be reached is tried last.
-const MOMENT: Duration = Duration::from_secs(10);

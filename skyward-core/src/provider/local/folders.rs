@@ -18,6 +18,7 @@ use super::lock::wait_for;
 use super::marked::user;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, MachineNumber, OfferId, PoolId};
+use crate::provider::timing::{LONGEST_LEASE, UNRECORDED_LEASE};
 use crate::provider::{
     Facts, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Place, PoolRecord, PoolRequest, client,
 };
@@ -87,7 +88,7 @@ impl Folders {
         let mut pools = Vec::new();
         for folder in subfolders(&self.root).map_err(|error| cannot("read", &self.root, error))? {
             let Some(name) = folder.file_name().and_then(|name| name.to_str()) else { continue };
-            let written = Written::read(&folder).unwrap_or_else(|| Written::new("", UNSAID_LEASE));
+            let written = Written::read(&folder).unwrap_or_else(|| Written::new("", UNRECORDED_LEASE));
             let lives = held::is_held(&folder) || marks.iter().any(|mark| pool_of(mark) == Some(name));
             let age = if lives { Duration::ZERO } else { held::age(&folder) };
             let expires = (now + written.lease().min(LONGEST_LEASE)).checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
@@ -370,10 +371,6 @@ fn cannot(what: &str, path: &Path, error: io::Error) -> Error {
 /// The variable that names the folder of all pools.
 const ROOT: &str = "SKYWARD_RUNTIME_DIR";
 const RECORD: &str = "machine.json";
-/// The assumed lease of a pool without one in its record.
-const UNSAID_LEASE: Duration = Duration::from_secs(3600);
-/// More than anybody waits, and less than a clock can count.
-const LONGEST_LEASE: Duration = Duration::from_secs(366 * 24 * 3600);
 /// The bytes that a node of one worker writes until it is ready.
 const ROOM: usize = 64 << 10;
 /// A Unix socket's path has at most 107 bytes, and the names of sockets below the folder need some

@@ -3,9 +3,10 @@
 use std::fs::TryLockError;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+
+use super::timing::{LOCK, LOCK_PAUSE};
 
 /// Tries to lock the file at this path until that works. Other processes hold such locks only for a
 /// few file operations, and the kernel unlocks the file when a process dies, but not while a
@@ -16,23 +17,19 @@ use tokio::time::{Instant, sleep};
 /// [`TimedOut`](io::ErrorKind::TimedOut) when another process keeps the lock, or the error of
 /// `try_lock`.
 pub(super) async fn wait_for(path: &Path, try_lock: impl Fn() -> Result<(), TryLockError>) -> io::Result<()> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + LOCK;
     loop {
         match try_lock() {
             Ok(()) => return Ok(()),
             Err(TryLockError::Error(error)) => return Err(error),
-            Err(TryLockError::WouldBlock) if Instant::now() < end => sleep(PAUSE).await,
+            Err(TryLockError::WouldBlock) if Instant::now() < end => sleep(LOCK_PAUSE).await,
             Err(TryLockError::WouldBlock) => {
-                let what = format!("another process has kept {} locked for {PATIENCE:?}", path.display());
+                let what = format!("another process has kept {} locked for {LOCK:?}", path.display());
                 return Err(io::Error::new(io::ErrorKind::TimedOut, what));
             }
         }
     }
 }
-
-/// How long to wait for another process.
-const PATIENCE: Duration = Duration::from_secs(20);
-const PAUSE: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
 mod tests {
@@ -50,7 +47,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
         let unlock = async {
-            sleep(PATIENCE / 2).await;
+            sleep(LOCK / 2).await;
             holder.unlock().unwrap();
         };
         let (locked, ()) = tokio::join!(wait_for(&path, || file.try_lock_shared()), unlock);

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getuid, kill_process_group, pidfd_open, pidfd_send_signal};
 
+use super::timing::{PROCESSES_PAUSE, REPLACING, TRACKING};
 use crate::ids::MachineId;
 
 use super::key;
@@ -34,7 +35,7 @@ pub(super) fn marks() -> io::Result<BTreeSet<String>> {
         if looks > 1 && !is_replacing || Instant::now() >= deadline {
             break;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(PROCESSES_PAUSE);
     }
     Ok(marks)
 }
@@ -82,7 +83,7 @@ impl Marks {
                 Err(error) if Instant::now() >= deadline => return Err(error),
                 Err(_) => {
                     clean = 0;
-                    std::thread::sleep(PAUSE);
+                    std::thread::sleep(PROCESSES_PAUSE);
                     continue;
                 }
                 Ok(look) => look,
@@ -99,7 +100,7 @@ impl Marks {
             if look.members.is_empty() {
                 if look.is_replacing && began.elapsed() < REPLACING {
                     clean = 0;
-                    std::thread::sleep(PAUSE);
+                    std::thread::sleep(PROCESSES_PAUSE);
                     continue;
                 }
                 match look.is_unclear && unclear < UNCLEAR {
@@ -110,7 +111,7 @@ impl Marks {
                 if clean == 2 {
                     return Ok(Vec::new());
                 }
-                std::thread::sleep(if clean == 0 { Duration::ZERO } else { PAUSE });
+                std::thread::sleep(if clean == 0 { Duration::ZERO } else { PROCESSES_PAUSE });
                 continue;
             }
             clean = 0;
@@ -122,7 +123,7 @@ impl Marks {
                 return Ok(look.members.into_keys().collect());
             }
             if is_all {
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(PROCESSES_PAUSE);
             }
         }
     }
@@ -368,11 +369,6 @@ pub(super) fn user() -> u32 {
     getuid().as_raw()
 }
 
-/// How long resource trackers may work after the first look.
-const TRACKING: Duration = Duration::from_secs(1);
-const PAUSE: Duration = Duration::from_millis(2);
-/// How long looks are repeated because a process replaces its program.
-const REPLACING: Duration = Duration::from_secs(2);
 /// How often a look that may have missed a process is repeated. Others may start and end processes
 /// all the time.
 const UNCLEAR: u32 = 10;

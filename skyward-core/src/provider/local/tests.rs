@@ -67,7 +67,7 @@ impl Drop for Host {
     fn drop(&mut self) {
         for mark in marked::marks().unwrap() {
             if self.pools.lock().unwrap().iter().any(|pool| mark.starts_with(&format!("{pool}."))) {
-                let _ = Marks::of(&MachineId::new(mark), &self.root).end(PATIENCE);
+                let _ = Marks::of(&MachineId::new(mark), &self.root).end(KILLED_GONE);
             }
         }
         let _ = std::fs::remove_dir_all(&self.root);
@@ -208,7 +208,7 @@ async fn terminate_ends_the_whole_process_tree_and_nothing_else() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, started).await.unwrap();
+        tokio::time::timeout(KILLED_GONE, started).await.unwrap();
         host.terminate(&machine.id).await.unwrap();
     };
     let (output, ()) = tokio::join!(remote.run(&command, &on_line), terminate);
@@ -403,7 +403,7 @@ async fn a_pool_lives_as_long_as_its_client_or_one_of_its_processes() {
     drop(client);
     long_ago();
     assert!(lives().await, "a process of its machine runs");
-    assert!(Marks::of(&machine.id, &host.root).end(PATIENCE).unwrap().is_empty());
+    assert!(Marks::of(&machine.id, &host.root).end(KILLED_GONE).unwrap().is_empty());
     set_clock(SystemTime::now() + hours);
     assert!(!lives().await, "nothing of it lives, and it was created before this boot");
     // Another machine was just created, and has no process yet.
@@ -446,7 +446,7 @@ async fn a_resource_tracker_may_remove_what_the_other_processes_have_left() {
     };
     let mut tracker = start(["sh", "-c", &script], reader.into(), Stdio::null());
     let mut other = start(["sleep", "600", "0"], Stdio::null(), writer.into());
-    assert!(Marks::of(&machine.id, &host.root).end(PATIENCE).unwrap().is_empty());
+    assert!(Marks::of(&machine.id, &host.root).end(KILLED_GONE).unwrap().is_empty());
     assert!(removed.exists());
     assert!(tracker.wait().unwrap().success());
     assert!(!other.wait().unwrap().success());
@@ -518,7 +518,9 @@ async fn a_mark_that_another_user_copies_keeps_no_machine_and_no_pool_and_ends_n
     }
     std::fs::remove_file(&program).unwrap();
     assert_eq!(alive, [true; 3], "a process of another user was ended");
-    assert_eq!((state, listed.len(), pools.len()), (MachineState::Gone, 0, 0));
+    assert_eq!(state, MachineState::Gone);
+    assert_eq!(listed.len(), 0);
+    assert_eq!(pools.len(), 0);
 }
 
 #[tokio::test]
@@ -630,6 +632,7 @@ fn records_of_pools_of_each_version_are_read_and_may_be_missing() {
         let booted = Moment::of_another_boot().age(&Moment::now().unwrap());
         assert!(pool().expires <= end - booted, "without `.created`, it is of an earlier boot: {record:?}");
         std::fs::write(folder.join(".created"), &noted).unwrap();
-        assert_eq!((pool().owner.as_str(), pool().expires), (owner, end), "{record:?}");
+        assert_eq!(pool().owner.as_str(), owner, "{record:?}");
+        assert_eq!(pool().expires, end, "{record:?}");
     }
 }

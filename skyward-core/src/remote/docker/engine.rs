@@ -4,13 +4,13 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bollard::{ClientVersion, Docker};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::remote::timing::{CONNECT_PAUSE, ENGINE_REQUEST, LONGEST_CONNECT_PAUSE};
 
 /// A Docker engine. The first request connects to it. Each request has a connection of its own, so
 /// a broken connection does not affect the next request.
@@ -62,7 +62,7 @@ impl Engine {
             return Err(self.unreachable(io::ErrorKind::NotFound).with_context("tried", "to connect"));
         }
         let oldest = ClientVersion { major_version: OLDEST.0, minor_version: OLDEST.1 };
-        let docker = Docker::connect_with_unix(path, REQUEST.as_secs(), &oldest)
+        let docker = Docker::connect_with_unix(path, ENGINE_REQUEST.as_secs(), &oldest)
             .map_err(|error| self.failed("accept a connection", &error))?;
         let version = docker.version().await.map_err(|error| self.failed("report its version", &error))?;
         let newest = version.api_version.as_deref().and_then(numbers);
@@ -80,7 +80,7 @@ impl Engine {
         // everything that is used here has the same meaning.
         let least = version.min_api_version.as_deref().and_then(numbers).unwrap_or(OLDEST).max(OLDEST);
         let spoken = ClientVersion { major_version: least.0, minor_version: least.1 };
-        Docker::connect_with_unix(path, REQUEST.as_secs(), &spoken)
+        Docker::connect_with_unix(path, ENGINE_REQUEST.as_secs(), &spoken)
             .map_err(|error| self.failed("accept a connection", &error))
     }
 
@@ -89,7 +89,7 @@ impl Engine {
     where
         F: Future<Output = Result<T, bollard::errors::Error>>,
     {
-        let mut pause = FIRST_PAUSE;
+        let mut pause = CONNECT_PAUSE;
         loop {
             let asked = async {
                 let docker = self.api().await?.clone();
@@ -108,7 +108,7 @@ impl Engine {
                 return Err(error);
             }
             sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(LONGEST_CONNECT_PAUSE);
         }
     }
 
@@ -196,13 +196,11 @@ fn numbers(version: &str) -> Option<(usize, usize)> {
 const DEFAULT: &str = "unix:///var/run/docker.sock";
 /// The API version of Docker Engine 20.10.
 const OLDEST: (usize, usize) = (1, 41);
-/// How long one request may take, unless its caller sets a shorter deadline.
-const REQUEST: Duration = Duration::from_secs(120);
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[tokio::test]

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
@@ -11,6 +10,7 @@ use super::ExecStreams;
 use super::exit_scanner::ExitScanner;
 use crate::error::{Error, ErrorKind, Result};
 use crate::remote::lines::Lines;
+use crate::remote::timing::LAST_LINE;
 
 /// A command's token, which its processes have in their environment.
 pub(in crate::remote) struct Courier(String);
@@ -104,7 +104,7 @@ impl Courier {
                 // The end was seen, so processes that the command left behind may stay. If this
                 // line does not arrive, the courier ends them. It cannot arrive where one of them
                 // keeps the command's input and does not read it.
-                let _ = timeout(LINGER, feed(&mut streams.stdin, b"\n", b"")).await;
+                let _ = timeout(LAST_LINE, feed(&mut streams.stdin, b"\n", b"")).await;
                 Told::Ended(status)
             }
             (out, err) => Told::Lost(out.err().or(err.err())),
@@ -146,5 +146,3 @@ const MARK: &str = "SKYWARD_RUN";
 const SCRIPT: &str = include_str!("courier.sh");
 /// The size of one read: two messages of a Docker engine.
 const CHUNK: usize = 64 << 10;
-/// How long the last line may take.
-const LINGER: Duration = Duration::from_millis(200);

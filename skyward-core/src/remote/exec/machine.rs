@@ -15,6 +15,7 @@ use super::{Exec, ExecStreams};
 use crate::error::{Error, ErrorKind, Result};
 use crate::remote::digest::digest;
 use crate::remote::lines::{Lines, shown};
+use crate::remote::timing::{LEAST_PUT, SOCKET_REACHED};
 use crate::remote::unread::Unread;
 use crate::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
 
@@ -164,7 +165,7 @@ impl<E: Exec> Remote for ExecRemote<E> {
     }
 
     async fn put(&self, path: &str, bytes: &[u8], mode: u32) -> Result<()> {
-        let within = PUT + Duration::from_secs(bytes.len() as u64 >> 20);
+        let within = LEAST_PUT + Duration::from_secs(bytes.len() as u64 >> 20);
         let (mode, length) = (format!("{mode:o}"), bytes.len().to_string());
         if bytes.len() >= LARGE {
             let there = self.small(THERE, &[path, &mode, &digest(bytes).await], &[], within).await?;
@@ -182,7 +183,7 @@ impl<E: Exec> Remote for ExecRemote<E> {
     }
 
     async fn open(&self, socket: &str) -> Result<ByteStream> {
-        let deadline = Instant::now() + OPEN;
+        let deadline = Instant::now() + SOCKET_REACHED;
         let what = format!("connect to {socket}");
         let argv = ["sh", "-c", OPEN_SCRIPT, "skyward", socket, BRIDGE].map(str::to_owned);
         let started = self.start(&argv, deadline).await;
@@ -207,7 +208,7 @@ impl<E: Exec> Remote for ExecRemote<E> {
         let error = match timeout_at(deadline, connected).await {
             Ok(Ok(streams)) => return Ok(Box::new(ExecByteStream::new(streams))),
             Ok(Err(error)) => error,
-            Err(_) => Error::new(ErrorKind::Io, format!("no answer within {OPEN:?}")),
+            Err(_) => Error::new(ErrorKind::Io, format!("no answer within {SOCKET_REACHED:?}")),
         };
         Err(self.failed(error, ErrorKind::Io, &what).temporary())
     }
@@ -263,5 +264,3 @@ exit 1
 const LARGE: usize = 256 << 10;
 /// How many bytes of a program's words are read when it does not connect.
 const WORDS: u64 = 4 << 10;
-const PUT: Duration = Duration::from_secs(60);
-const OPEN: Duration = Duration::from_secs(10);

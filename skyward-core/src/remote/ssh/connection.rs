@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use russh::client::{self, DisconnectReason, Handle, Msg};
 use russh::keys::PublicKeyOrCertificate;
@@ -11,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use super::stream::Stream;
+use super::timing::{CHANNEL_OPEN, CLOSE_TURN};
 use super::trust::{Refused, Trust};
 
 /// A connection after its login. Its task ends with the connection and its channels.
@@ -46,7 +46,7 @@ pub(super) enum Refusal {
     Lost(String),
     /// The server refuses.
     Server(ChannelOpenFailure),
-    /// The server answers other requests, but did not answer this one within [`OPENING`].
+    /// The server answers other requests, but did not answer this one within [`CHANNEL_OPEN`].
     Silent,
 }
 
@@ -119,7 +119,7 @@ impl Connection {
         Running { half: Some(half), kill: kill.into(), closings: self.closings.clone() }
     }
 
-    /// Waits for a channel, as long as the connection lives and no longer than [`OPENING`].
+    /// Waits for a channel, as long as the connection lives and no longer than [`CHANNEL_OPEN`].
     async fn opened(
         &self,
         opening: impl Future<Output = Result<Channel<Msg>, russh::Error>>,
@@ -127,7 +127,7 @@ impl Connection {
         let mut lost = self.lost();
         let opened = tokio::select! {
             biased;
-            opened = timeout(OPENING, opening) => opened,
+            opened = timeout(CHANNEL_OPEN, opening) => opened,
             // A request that is handed over while the session ends may never be taken.
             _ = lost.wait_for(Option::is_some) => return Err(Refusal::Lost(self.reason())),
         };
@@ -203,7 +203,7 @@ impl std::fmt::Display for Refusal {
             Self::Lost(why) => write!(f, "the connection was lost: {why}"),
             Self::Server(ChannelOpenFailure::ConnectFailed) => f.write_str("nothing listens there"),
             Self::Server(failure) => write!(f, "the server refuses: {failure:?}"),
-            Self::Silent => write!(f, "the server did not open a channel within {OPENING:?}"),
+            Self::Silent => write!(f, "the server did not open a channel within {CHANNEL_OPEN:?}"),
         }
     }
 }
@@ -257,14 +257,9 @@ async fn close_all(mut closings: mpsc::UnboundedReceiver<Closing>) {
             }
             let _ = half.close().await;
         };
-        let _ = timeout(CLOSE, close).await;
+        let _ = timeout(CLOSE_TURN, close).await;
     }
 }
-
-/// How long a server that answers other requests may take to open a channel.
-const OPENING: Duration = Duration::from_secs(15);
-/// How long a close request may wait for its turn.
-const CLOSE: Duration = Duration::from_secs(5);
 
 /// A connection with several users.
 pub(super) type Shared = Arc<Connection>;

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use russh::ChannelOpenFailure::{AdministrativelyProhibited, ConnectFailed, ResourceShortage};
 use russh::Error::NoCommonAlgo;
@@ -17,6 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::connection::{Client, Connection, Refusal, SessionError, Shared};
 use super::login::log_in;
 use super::target::Target;
+use super::timing::ADDRESS_SILENT;
 use super::trust::{self, Refused, Trust};
 use super::watched::Watched;
 use crate::error::{Error, ErrorKind, Result};
@@ -147,7 +147,7 @@ async fn first_of(addresses: &[SocketAddr]) -> Result<TcpStream, Option<io::Erro
     while silent {
         silent = false;
         for address in addresses {
-            match timeout(SILENT, TcpStream::connect(address)).await {
+            match timeout(ADDRESS_SILENT, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => return Ok(stream),
                 Ok(Err(error)) => last = Some(error),
                 Err(_) => silent = true,
@@ -279,11 +279,11 @@ const WINDOW: u32 = 8 << 20;
 /// The packets of a channel that may wait for their reader. When they are full, the whole
 /// connection waits.
 const CHANNEL_MESSAGES: usize = 4096;
-/// How long an address may be silent before a new attempt.
-const SILENT: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::net::{TcpListener, TcpSocket};
 
     use super::*;
@@ -301,14 +301,14 @@ mod tests {
         }
         let good = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addresses = [full.local_addr().unwrap(), good.local_addr().unwrap()];
-        let reached = timeout(10 * SILENT, first_of(&addresses)).await.expect("the second address answers");
+        let reached = timeout(10 * ADDRESS_SILENT, first_of(&addresses)).await.expect("the second address answers");
         assert_eq!(reached.unwrap().peer_addr().unwrap(), addresses[1]);
     }
 
     #[tokio::test]
     async fn addresses_that_all_refuse_are_not_tried_again() {
         let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        let refused = timeout(10 * SILENT, first_of(&[closed, closed])).await.expect("it ends");
+        let refused = timeout(10 * ADDRESS_SILENT, first_of(&[closed, closed])).await.expect("it ends");
         assert_eq!(refused.unwrap_err().unwrap().kind(), io::ErrorKind::ConnectionRefused);
         assert!(first_of(&[]).await.unwrap_err().is_none());
     }

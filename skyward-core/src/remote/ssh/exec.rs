@@ -10,6 +10,7 @@ use russh::{ChannelMsg, ChannelWriteHalf, Sig};
 
 use super::connection::{Connection, Refusal};
 use crate::remote::lines::Lines;
+use crate::remote::timing::OUTPUT_AFTER_EXIT;
 
 /// A program to run on a host.
 pub(super) struct Program<'a> {
@@ -111,7 +112,7 @@ impl<'a> Program<'a> {
                 match status {
                     // A daemon that the program left may hold its output open for ever. The
                     // program's own output is on the way already.
-                    Some(_) => tokio::time::sleep(super::LINGER).await,
+                    Some(_) => tokio::time::sleep(OUTPUT_AFTER_EXIT).await,
                     None => std::future::pending().await,
                 }
             };

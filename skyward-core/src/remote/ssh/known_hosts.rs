@@ -120,7 +120,8 @@ mod tests {
 
     #[test]
     fn a_host_is_named_with_its_port_unless_that_is_22() {
-        assert_eq!((name("GPU1", 22), name("gpu1", 2222)), ("gpu1".into(), "[gpu1]:2222".into()));
+        assert_eq!(name("GPU1", 22), "gpu1");
+        assert_eq!(name("gpu1", 2222), "[gpu1]:2222");
     }
 
     #[test]

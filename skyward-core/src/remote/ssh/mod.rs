@@ -12,13 +12,13 @@ mod put;
 mod socket;
 mod stream;
 mod target;
+mod timing;
 mod trust;
 mod turns;
 mod watched;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::{Instant, timeout_at};
@@ -27,8 +27,10 @@ use self::connection::{Refusal, Shared};
 use self::dial::NotConnected;
 use self::exec::{Ended, Program};
 use self::socket::NoStream;
+use self::timing::{CONNECT_TURN, FORWARD};
 use super::exec::Courier;
 use super::lines::{Lines, shown};
+use super::timing::{CONNECT_PAUSE, LONGEST_CONNECT_PAUSE};
 use super::unread::Unread;
 use super::{ByteStream, Command, CommandOutput, OnLine, Remote};
 use crate::error::{Error, ErrorKind, Result};
@@ -100,7 +102,7 @@ impl Ssh {
     /// Dropping the future leaves no connection.
     pub async fn connect(target: Target) -> Result<Self> {
         let host = Self::new(target);
-        host.0.connected(Instant::now() + TURN + host.0.target.connect_within).await?;
+        host.0.connected(Instant::now() + CONNECT_TURN + host.0.target.connect_within).await?;
         Ok(host)
     }
 
@@ -186,7 +188,7 @@ impl Remote for Ssh {
     }
 
     async fn open(&self, socket: &str) -> Result<ByteStream> {
-        let deadline = Instant::now() + OPEN;
+        let deadline = Instant::now() + FORWARD;
         let failed = |why: &str| {
             Error::new(ErrorKind::Io, format!("cannot connect to {socket} on {}: {why}", self.describe())).temporary()
         };
@@ -206,7 +208,7 @@ impl Remote for Ssh {
                      the host",
                 ))
             }
-            Err(_) => Err(failed(&format!("no answer within {OPEN:?}"))),
+            Err(_) => Err(failed(&format!("no answer within {FORWARD:?}"))),
         }
     }
 
@@ -359,7 +361,7 @@ impl Host {
     /// it may be rebooting.
     async fn dial(&self, deadline: Instant) -> Result<Shared> {
         let mut end = Instant::now() + self.target.connect_within;
-        let mut pause = FIRST_PAUSE;
+        let mut pause = CONNECT_PAUSE;
         loop {
             let (error, is_busy) = match self.attempt(&mut end, deadline).await {
                 Ok(connection) => return Ok(connection),
@@ -374,7 +376,7 @@ impl Host {
             tracing::debug!(host = %self.target, %error, "connecting again");
             // Clients that were refused together must not return together.
             tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(LONGEST_CONNECT_PAUSE);
         }
     }
 
@@ -418,13 +420,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long to wait for output after a program's end.
-const LINGER: Duration = Duration::from_millis(200);
-const OPEN: Duration = Duration::from_secs(20);
-/// How long a caller without a deadline of its own waits until other connections are open.
-const TURN: Duration = Duration::from_secs(60);
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// The limit of programs for one connection, often 10, is evaded with further connections, up to
 /// this number.
 const MOST_CONNECTIONS: usize = 8;

@@ -7,6 +7,7 @@ use super::exec::Program;
 use crate::error::{Error, ErrorKind};
 use crate::remote::CommandOutput;
 use crate::remote::digest::digest;
+use crate::remote::timing::LEAST_PUT;
 
 /// A program that puts these bytes at `path`, unless the file has them already.
 pub(super) async fn program<'a>(path: &str, bytes: &'a [u8], mode: u32) -> Result<Program<'a>, String> {
@@ -48,10 +49,9 @@ pub(super) fn failed(path: &str, host: &str, output: &CommandOutput) -> Error {
 
 /// How long a file of this size may take on a slow line.
 pub(super) fn deadline(size: usize) -> Duration {
-    LEAST + Duration::from_secs(size as u64 / SLOW)
+    LEAST_PUT + Duration::from_secs(size as u64 / SLOW)
 }
 
 const SCRIPT: &str = include_str!("scripts/put.sh");
-const LEAST: Duration = Duration::from_secs(60);
 /// Bytes per second.
 const SLOW: u64 = 128 << 10;

@@ -11,21 +11,21 @@ use super::target::Target;
 
 /// The address of a host, behind those of its bastions: the same private address behind another
 /// bastion is another host.
-type Place = Vec<(String, u16)>;
+type Route = Vec<(String, u16)>;
 
 /// Waits until this process opens fewer than [`AT_ONCE`] connections to the host; none at the
 /// deadline.
 pub(super) async fn turn(target: &Target, deadline: Instant) -> Option<OwnedSemaphorePermit> {
     let turns = {
         let mut all = lock(&TURNS);
-        let place: Place =
+        let route: Route =
             target.way().iter().chain([target]).map(|hop| (hop.address.to_lowercase(), hop.port)).collect();
-        match all.get(&place).and_then(Weak::upgrade) {
+        match all.get(&route).and_then(Weak::upgrade) {
             Some(turns) => turns,
             None => {
                 let turns = Arc::new(Semaphore::new(AT_ONCE));
                 all.retain(|_, turns| turns.strong_count() > 0);
-                all.insert(place, Arc::downgrade(&turns));
+                all.insert(route, Arc::downgrade(&turns));
                 turns
             }
         }
@@ -34,7 +34,7 @@ pub(super) async fn turn(target: &Target, deadline: Instant) -> Option<OwnedSema
     timeout_at(deadline, turns.acquire_owned()).await.ok()?.ok()
 }
 
-static TURNS: LazyLock<Mutex<BTreeMap<Place, Weak<Semaphore>>>> = LazyLock::new(Mutex::default);
+static TURNS: LazyLock<Mutex<BTreeMap<Route, Weak<Semaphore>>>> = LazyLock::new(Mutex::default);
 /// OpenSSH refuses some connections as soon as 10 have not logged in yet (`MaxStartups 10:30:100`),
 /// including those of other clients.
 const AT_ONCE: usize = 8;

@@ -33,10 +33,14 @@ fn a_free_worker_runs_a_call_at_once() {
     let mut story = Story::new(2, 1, false);
     let root = story.submit(Target::Any);
     let call = story.call(root);
-    assert_eq!((story.running(0), story.running(1)), (Some(root), Some(call)));
-    assert_eq!((story.scheduler.depth(root), story.scheduler.depth(call)), (0, 1));
-    assert_eq!((story.done(1), story.outcome(call)), (call, Some(Ok(()))));
-    assert_eq!((story.done(0), story.outcome(root)), (root, Some(Ok(()))));
+    assert_eq!(story.running(0), Some(root));
+    assert_eq!(story.running(1), Some(call));
+    assert_eq!(story.scheduler.depth(root), 0);
+    assert_eq!(story.scheduler.depth(call), 1);
+    assert_eq!(story.done(1), call);
+    assert_eq!(story.outcome(call), Some(Ok(())));
+    assert_eq!(story.done(0), root);
+    assert_eq!(story.outcome(root), Some(Ok(())));
     assert_eq!(story.scheduler.next_timeout(), None);
 }
 
@@ -137,7 +141,8 @@ fn calls_pass_a_waiting_gang_and_a_held_world() {
     assert_eq!(story.running(1), Some(call));
     story.done(1);
     story.done(0);
-    assert_eq!((story.running(0), story.running(1)), (Some(gang[0]), Some(gang[1])));
+    assert_eq!(story.running(0), Some(gang[0]));
+    assert_eq!(story.running(1), Some(gang[1]));
 }
 
 #[test]
@@ -152,7 +157,8 @@ fn workers_of_a_draining_node_run_only_their_own_calls() {
         assert_eq!(story.helps(), [(1, own, false)]);
         story.helped(1, own);
         story.done(1);
-        assert_eq!((story.running(1), story.outcome(call)), (None, None));
+        assert_eq!(story.running(1), None);
+        assert_eq!(story.outcome(call), None);
         assert!(story.has(|action| matches!(action, Action::NodeDrained { node: NodeIndex(1) })));
     }
 }
@@ -219,19 +225,20 @@ fn family() -> (Story, TaskId, Vec<TaskId>) {
     let waits = [story.call(first), story.call(second)];
     story.waited(0);
     let more = [story.call(root), story.call(helped)];
-    assert_eq!((story.running(1), story.running(2)), (Some(first), Some(second)));
+    assert_eq!(story.running(1), Some(first));
+    assert_eq!(story.running(2), Some(second));
     assert_eq!(story.scheduler.helped(Rank(0)).collect::<Vec<_>>(), [helped]);
     (story, root, [vec![first, second, helped], waits.into(), more.into()].concat())
 }
 
 /// Ends the try of a task on rank 0; an end by a return uses the given outcome.
-type End = fn(&mut Story, TaskId, crate::payload::Outcome);
+type EndOfTry = fn(&mut Story, TaskId, crate::payload::Outcome);
 
 #[test]
 fn no_call_outlives_the_try_of_its_caller() {
     let value = || Ok(Value::new(vec![], Rank(0)));
     let raised = || Err(Error::new(ErrorKind::Raised, "no"));
-    let ends: [(&str, End); 7] = [
+    let ends: [(&str, EndOfTry); 7] = [
         ("returned", |story, root, value| story.scheduler.on_returned(story.now, Rank(0), root, value, 1)),
         ("cancelled", |story, root, _| story.scheduler.cancel(story.now, root)),
         ("timed out", |story, _, _| story.later(Duration::from_secs(60))),
@@ -278,7 +285,8 @@ fn a_closed_pool_ends_waiting_tasks_and_lets_running_ones_finish() {
     story.helped(0, calls[2]);
     story.done(1);
     story.done(0);
-    assert_eq!((story.outcome(root), story.outcome(calls[0])), (Some(Ok(())), Some(Ok(()))));
+    assert_eq!(story.outcome(root), Some(Ok(())));
+    assert_eq!(story.outcome(calls[0]), Some(Ok(())));
 }
 
 #[test]
@@ -296,7 +304,8 @@ fn a_call_is_tried_again_by_cause_and_its_caller_goes_on() {
     story.lost(1);
     assert_eq!(story.outcome(call), Some(Err(ErrorKind::WorkerExited)));
     story.ready();
-    assert_eq!((story.done(1), story.running(0)), (next, Some(caller)));
+    assert_eq!(story.done(1), next);
+    assert_eq!(story.running(0), Some(caller));
     assert_eq!(story.done(0), caller);
 }
 
@@ -306,7 +315,8 @@ fn many_calls_are_ended_in_slices_and_do_not_disturb_the_next_try() {
     let caller = story.submit_with(Target::Any, TaskOptions::default().retry(RetryPolicy::times(1)));
     story.submit(Target::Rank(Rank(1)));
     let calls: Vec<TaskId> = (0..2000).map(|_| story.call(caller)).collect();
-    assert_eq!((story.scheduler.backlog(), story.scheduler.queued()), (2000, 2000));
+    assert_eq!(story.scheduler.backlog(), 2000);
+    assert_eq!(story.scheduler.queued(), 2000);
     story.scheduler.on_lost(story.now, Rank(0), &crate::error::WorkerExit::Signal(11), None);
     let mut actions = Vec::new();
     story.scheduler.take_actions(&mut actions);
@@ -331,7 +341,8 @@ fn the_calls_of_a_lost_caller_are_not_begun_before_it_is_settled() {
     story.call(caller);
     let exit = crate::error::WorkerExit::Signal(11);
     story.scheduler.lose(Rank(0), Error::worker_exited(Rank(0), exit), None);
-    assert_eq!((story.scheduler.families.first_queued(), story.scheduler.backlog()), (None, 0));
+    assert_eq!(story.scheduler.families.first_queued(), None);
+    assert_eq!(story.scheduler.backlog(), 0);
     story.step();
 }
 
@@ -354,7 +365,8 @@ fn calls_that_a_worker_gives_back_wait_again_unless_their_caller_has_ended() {
         story.scheduler.on_not_begun(story.now, Rank(1), &calls[1..]);
         story.step();
         let expected = ended.then_some(Err(ErrorKind::Cancelled));
-        assert_eq!((story.outcome(calls[1]), story.outcome(calls[2])), (expected, expected));
+        assert_eq!(story.outcome(calls[1]), expected);
+        assert_eq!(story.outcome(calls[2]), expected);
         assert_eq!(story.scheduler.queued(), if ended { 0 } else { 2 });
         assert!(!story.has(|action| matches!(action, Action::Retried { .. })));
     }
@@ -370,11 +382,10 @@ fn a_cancelled_call_leaves_its_caller_alone() {
     story.cancel(waits);
     story.cancel(runs);
     assert!(story.interrupted(runs) && !story.interrupted(caller) && !story.interrupted(below));
-    assert_eq!(
-        (story.outcome(runs), story.outcome(waits)),
-        (Some(Err(ErrorKind::Cancelled)), Some(Err(ErrorKind::Cancelled)))
-    );
-    assert_eq!((story.done(2), story.done(0)), (below, caller));
+    assert_eq!(story.outcome(runs), Some(Err(ErrorKind::Cancelled)));
+    assert_eq!(story.outcome(waits), Some(Err(ErrorKind::Cancelled)));
+    assert_eq!(story.done(2), below);
+    assert_eq!(story.done(0), caller);
 }
 
 #[test]
@@ -387,5 +398,6 @@ fn a_world_that_ends_also_ends_the_calls_of_its_tasks() {
         assert_eq!(story.outcome(id), Some(Err(ErrorKind::Cancelled)));
     }
     story.ready();
-    assert_eq!((story.done(0), story.scheduler.is_busy()), (caller, false), "it is tried again");
+    assert_eq!(story.done(0), caller);
+    assert!(!story.scheduler.is_busy(), "it is tried again");
 }

@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::payload::{Target, TaskOptions, Value};
 use crate::scheduler::Action;
 
-const MOMENT: Duration = Duration::from_millis(1);
+const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// The only worker runs a caller that has `count` waiting calls.
 fn caller(count: usize) -> (Story, TaskId, Vec<TaskId>) {
@@ -19,9 +19,9 @@ fn caller(count: usize) -> (Story, TaskId, Vec<TaskId>) {
 #[test]
 fn calls_of_a_caller_that_does_not_report_its_wait_fall_back_and_later_ones_at_once() {
     let (mut story, root, calls) = caller(3);
-    story.later(FALLBACK - MOMENT);
+    story.later(FALLBACK - MILLISECOND);
     assert_eq!(story.helps(), []);
-    story.later(MOMENT);
+    story.later(MILLISECOND);
     assert_eq!(story.helps(), [(0, calls[0], true)]);
     for pair in calls.windows(2) {
         story.later(FALLBACK * 2);
@@ -48,9 +48,9 @@ fn a_call_falls_back_whatever_other_workers_run() {
             story.submit(Target::Rank(Rank(rank)));
         }
         let call = story.call(root);
-        story.later(FALLBACK - MOMENT);
+        story.later(FALLBACK - MILLISECOND);
         assert_eq!(story.helps(), []);
-        story.later(MOMENT);
+        story.later(MILLISECOND);
         assert_eq!(story.helps(), [(0, call, true)], "the others may run for hours");
     }
 }
@@ -170,10 +170,10 @@ fn waits_that_begin_and_end_do_not_put_off_the_fallback() {
 #[test]
 fn later_calls_do_not_put_off_the_fallback_of_earlier_ones() {
     let (mut story, root, calls) = caller(1);
-    story.later(FALLBACK - MOMENT);
+    story.later(FALLBACK - MILLISECOND);
     story.call(root);
     assert_eq!(story.helps(), []);
-    story.later(MOMENT);
+    story.later(MILLISECOND);
     assert_eq!(story.helps(), [(0, calls[0], true)]);
 }
 
@@ -207,9 +207,9 @@ fn a_refused_call_falls_back_again_after_a_while() {
     story.later(FALLBACK);
     story.refused(0, calls[0]);
     assert_eq!(story.helps(), []);
-    story.later(FALLBACK - MOMENT);
+    story.later(FALLBACK - MILLISECOND);
     assert_eq!(story.helps(), []);
-    story.later(MOMENT);
+    story.later(MILLISECOND);
     assert_eq!(story.helps(), [(0, calls[0], true)]);
 }
 
@@ -229,7 +229,8 @@ fn a_worker_takes_nothing_before_a_call_on_another_thread_has_ended() {
     let (mut story, root, calls) = caller(1);
     story.later(FALLBACK);
     let next = story.submit(Target::Any);
-    assert_eq!((story.done(0), story.outcome(calls[0])), (root, Some(Err(ErrorKind::Cancelled))));
+    assert_eq!(story.done(0), root);
+    assert_eq!(story.outcome(calls[0]), Some(Err(ErrorKind::Cancelled)));
     assert!(story.interrupted(calls[0]));
     assert_eq!(story.running(0), None, "it could still have to be killed");
     assert!(story.scheduler.is_busy() && story.scheduler.idle_since(crate::ids::NodeIndex(0)).is_none());

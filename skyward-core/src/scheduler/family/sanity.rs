@@ -9,7 +9,7 @@ impl Scheduler {
         for (id, family) in &families.table {
             for list in &family.queued {
                 for call in list.iter(&self.tasks) {
-                    let task = self.tasks.get(&call).filter(|task| task.place == Place::Queue && !task.abandoned);
+                    let task = self.tasks.get(&call).filter(|task| task.position == Position::Queue && !task.abandoned);
                     assert!(task.is_some() && family.open.contains(&call), "call {call}: {self:?}");
                 }
                 assert_eq!(list.iter(&self.tasks).count(), list.len(), "family {id:?}: {self:?}");
@@ -41,7 +41,8 @@ impl Scheduler {
             let above = above.and_then(|above| families.table.get(&above));
             assert!(above.is_none_or(|above| above.below.contains(id)), "family {id:?}: {self:?}");
         }
-        assert_eq!((queued, open), (families.queued, families.open), "{self:?}");
+        assert_eq!(queued, families.queued, "{self:?}");
+        assert_eq!(open, families.open, "{self:?}");
         assert!(families.callers.iter().all(|(_, _, id)| families.table.contains_key(id)), "{self:?}");
         for rank in self.ranks() {
             self.check_frames(rank);

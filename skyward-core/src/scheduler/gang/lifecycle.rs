@@ -6,7 +6,7 @@ use super::{Gang, GangPhase, Member, MemberState};
 use crate::error::{Error, ErrorKind, WorkerExit};
 use crate::ids::{Attempt, Rank, TaskId};
 use crate::payload::{Outcome, Target, TaskOptions};
-use crate::scheduler::task::{Membership, Place};
+use crate::scheduler::task::{Membership, Position};
 use crate::scheduler::timers::Timer;
 use crate::scheduler::timing::SUSPICION;
 use crate::scheduler::tries::Next;
@@ -57,7 +57,7 @@ impl Scheduler {
     pub(in crate::scheduler) fn settle_member(&mut self, now: Instant, of: Membership, id: TaskId, outcome: Outcome) {
         let retry = self.retry(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        task.place = Place::Gang;
+        task.position = Position::Gang;
         let (abandoned, streaming) = (task.abandoned, task.streaming);
         if abandoned {
             self.tasks.remove(&id);
@@ -147,9 +147,9 @@ impl Scheduler {
             self.disarm(id);
             let Some(task) = self.tasks.get_mut(&id) else { continue };
             task.tries.attempt = attempt;
-            let place = task.place;
+            let position = task.position;
             self.actions.push(Action::Retried { task: id, attempt, error: error.clone() });
-            if let (Place::Worker(rank), true) = (place, interrupt) {
+            if let (Position::Worker(rank), true) = (position, interrupt) {
                 self.interrupt(now, rank, id);
             }
         }
@@ -191,9 +191,9 @@ impl Scheduler {
     /// The members of a gang that a worker has, with their ranks.
     pub(in crate::scheduler) fn running_of(&self, first: TaskId) -> Vec<(Rank, TaskId)> {
         let members = self.gang_table.get(&first).map(|gang| gang.members.as_slice()).unwrap_or_default();
-        let place = |member: &Member| self.tasks.get(&member.id).map(|task| task.place);
-        let rank = |member: &Member| match place(member)? {
-            Place::Worker(rank) => Some((rank, member.id)),
+        let position = |member: &Member| self.tasks.get(&member.id).map(|task| task.position);
+        let rank = |member: &Member| match position(member)? {
+            Position::Worker(rank) => Some((rank, member.id)),
             _ => None,
         };
         members.iter().filter_map(rank).collect()

@@ -43,7 +43,8 @@ fn a_gang_without_progress_ends_with_an_error_that_shows_where_its_ranks_were() 
     assert!(story.has(|action| matches!(action, Action::Lost { .. })));
     for id in gang {
         let error = story.finished[&id].as_ref().unwrap_err();
-        assert_eq!((error.kind(), Cause::of(error)), (ErrorKind::Stalled, Some(Cause::Stalled)));
+        assert_eq!(error.kind(), ErrorKind::Stalled);
+        assert_eq!(Cause::of(error), Some(Cause::Stalled));
         assert_eq!(
             error.message(),
             "no progress for 30s: rank 0 was in `here` (a.py:5), rank 1 was in `there` (a.py:9)"
@@ -53,7 +54,8 @@ fn a_gang_without_progress_ends_with_an_error_that_shows_where_its_ranks_were() 
     }
     story.ready();
     let next = story.gang();
-    assert_eq!((story.running(0), story.running(1)), (Some(next[0]), Some(next[1])));
+    assert_eq!(story.running(0), Some(next[0]));
+    assert_eq!(story.running(1), Some(next[1]));
     assert!(story.scheduler.failure().is_none());
 }
 
@@ -109,13 +111,15 @@ fn a_stalled_gang_is_tried_again_only_if_its_policy_says_so() {
     let mut story = story();
     let gang = story.gang_with(RetryPolicy::default().stall(1));
     for _ in 0..2 {
-        assert_eq!((story.running(0), story.running(1)), (Some(gang[0]), Some(gang[1])));
+        assert_eq!(story.running(0), Some(gang[0]));
+        assert_eq!(story.running(1), Some(gang[1]));
         later(&mut story, 30);
         answer(&mut story);
         story.ready();
     }
     let error = story.finished[&gang[0]].as_ref().unwrap_err();
-    assert_eq!((error.kind(), error.tries().len()), (ErrorKind::Stalled, 2));
+    assert_eq!(error.kind(), ErrorKind::Stalled);
+    assert_eq!(error.tries().len(), 2);
 }
 
 /// A story in which stalled gangs are reported after `report` seconds, and ended after `end`
@@ -154,7 +158,8 @@ fn a_gang_without_progress_is_reported_after_ten_minutes_and_goes_on() {
         assert!(!asks(&story) && report(&story).is_none());
     }
     assert!(story.finished.is_empty());
-    assert_eq!((story.done(0), story.done(1)), (gang[0], gang[1]));
+    assert_eq!(story.done(0), gang[0]);
+    assert_eq!(story.done(1), gang[1]);
     assert!(gang.iter().all(|id| story.finished[id].is_ok()));
     assert_eq!(story.scheduler.next_timeout(), None, "nothing is watched any more");
 }
@@ -226,7 +231,8 @@ fn a_gang_is_reported_before_its_end_only_if_the_end_comes_later() {
                 told += usize::from(report(&story).is_some());
             }
         }
-        assert_eq!((after, told), (end, reports));
+        assert_eq!(after, end);
+        assert_eq!(told, reports);
         let error = story.finished[&gang[0]].as_ref().unwrap_err();
         assert!(error.message().starts_with(&format!("no progress for {end}s:")), "{error}");
     }

@@ -8,14 +8,17 @@ fn a_gang_starts_when_all_workers_are_idle_and_is_not_overtaken() {
     let single = story.submit(Target::Any);
     let gang = story.gang();
     let later = story.submit(Target::Any);
-    assert_eq!((story.running(0), story.running(1)), (Some(single), None), "rank 1 is kept for the gang");
+    assert_eq!(story.running(0), Some(single));
+    assert_eq!(story.running(1), None, "rank 1 is kept for the gang");
     story.done(0);
-    assert_eq!((story.running(0), story.running(1)), (Some(gang[0]), Some(gang[1])));
+    assert_eq!(story.running(0), Some(gang[0]));
+    assert_eq!(story.running(1), Some(gang[1]));
     story.done(1);
     assert_eq!(story.running(1), Some(later));
     assert_eq!(story.outcome(gang[1]), None, "held back: the gang may have to run again");
     story.done(0);
-    assert_eq!((story.outcome(gang[0]), story.outcome(gang[1])), (Some(Ok(())), Some(Ok(()))));
+    assert_eq!(story.outcome(gang[0]), Some(Ok(())));
+    assert_eq!(story.outcome(gang[1]), Some(Ok(())));
 }
 
 #[test]
@@ -62,7 +65,8 @@ fn a_gang_in_which_one_raised_is_interrupted_and_tried_again() {
     let cancelled = Err(Error::new(ErrorKind::Cancelled, "interrupted"));
     story.scheduler.on_returned(story.now, Rank(0), gang[0], cancelled, 10);
     story.step();
-    assert_eq!((story.running(0), story.running(1)), (Some(gang[0]), Some(gang[1])));
+    assert_eq!(story.running(0), Some(gang[0]));
+    assert_eq!(story.running(1), Some(gang[1]));
     story.done(0);
     story.done(1);
     assert_eq!(story.outcome(gang[0]), Some(Ok(())));
@@ -116,8 +120,10 @@ fn a_poison_gang_fails_as_a_whole_and_the_world_goes_on() {
     }
     for id in gang {
         let error = story.finished[&id].as_ref().unwrap_err();
-        assert_eq!((error.kind(), error.tries().len()), (ErrorKind::Poisoned, 3), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+        assert_eq!(error.tries().len(), 3, "{error}");
     }
     let next = story.gang();
-    assert_eq!((story.running(0), story.running(1)), (Some(next[0]), Some(next[1])));
+    assert_eq!(story.running(0), Some(next[0]));
+    assert_eq!(story.running(1), Some(next[1]));
 }

@@ -20,10 +20,10 @@ impl FakeNode {
             Some((_, number)) => Some(number.parse::<u32>().ok()?),
             None => None,
         };
-        let end = match (worker, calls) {
-            (None, _) => End::Agent,
-            (Some(worker), false) => End::Worker(worker),
-            (Some(worker), true) => End::Calls(worker),
+        let socket = match (worker, calls) {
+            (None, _) => Socket::Agent,
+            (Some(worker), false) => Socket::Worker(worker),
+            (Some(worker), true) => Socket::Calls(worker),
         };
         let (connection, max_frame_bytes) = {
             let mut state = lock(&self.0.state);
@@ -58,13 +58,13 @@ impl FakeNode {
             let _ = writer.run().await;
         });
         let node = self.clone();
-        tokio::spawn(async move { node.serve(end, connection, sender, reader).await });
+        tokio::spawn(async move { node.serve(socket, connection, sender, reader).await });
         Some(Box::new(near))
     }
 
     /// Handles the frames of one connection; the fate may delay them or cut the connection.
-    async fn serve(self, end: End, connection: u64, sender: Sender, mut reader: Reader) {
-        let worker = end.worker();
+    async fn serve(self, socket: Socket, connection: u64, sender: Sender, mut reader: Reader) {
+        let worker = socket.worker();
         if let Some(worker) = worker {
             self.until(|state| match state.workers.get(&worker) {
                 Some(worker) => worker.ready || !worker.alive,
@@ -75,7 +75,7 @@ impl FakeNode {
         let pid = worker.and_then(|worker| lock(&self.0.state).workers.get(&worker).map(|worker| worker.pid));
         let mut waiting = VecDeque::new();
         for number in 0.. {
-            let gone = self.until(|state| !state.frozen && !is_there(state, end, pid, connection));
+            let gone = self.until(|state| !state.frozen && !is_there(state, socket, pid, connection));
             let frame = tokio::select! {
                 biased;
                 frame = reader.next(&mut waiting) => frame,
@@ -86,21 +86,21 @@ impl FakeNode {
             if self.fate().cut(self.0.node, connection, number) {
                 break;
             }
-            if let End::Worker(worker) = end {
+            if let Socket::Worker(worker) = socket {
                 self.until(|state| state.workers.get(&worker).is_none_or(|worker| !worker.deaf || !worker.alive)).await;
             }
             let mut state = lock(&self.0.state);
             if state.frozen {
                 continue;
             }
-            if !is_there(&state, end, pid, connection) {
+            if !is_there(&state, socket, pid, connection) {
                 break;
             }
             self.0.witness.saw(self.0.node, &frame);
-            let understood = match end {
-                End::Agent => self.on_agent_frame(&mut state, &sender, frame),
-                End::Worker(worker) => self.on_worker_frame(&mut state, worker, &sender, frame),
-                End::Calls(worker) => self.on_calls_frame(&mut state, worker, &sender, frame),
+            let understood = match socket {
+                Socket::Agent => self.on_agent_frame(&mut state, &sender, frame),
+                Socket::Worker(worker) => self.on_worker_frame(&mut state, worker, &sender, frame),
+                Socket::Calls(worker) => self.on_calls_frame(&mut state, worker, &sender, frame),
             };
             drop(state);
             if understood.is_none() {
@@ -115,13 +115,13 @@ impl FakeNode {
 
 /// The socket of a node that a connection goes to.
 #[derive(Debug, Clone, Copy)]
-enum End {
+enum Socket {
     Agent,
     Worker(u32),
     Calls(u32),
 }
 
-impl End {
+impl Socket {
     fn worker(self) -> Option<u32> {
         match self {
             Self::Agent => None,
@@ -130,12 +130,12 @@ impl End {
     }
 }
 
-fn is_there(state: &State, end: End, pid: Option<u32>, connection: u64) -> bool {
+fn is_there(state: &State, socket: Socket, pid: Option<u32>, connection: u64) -> bool {
     let worker = |worker: u32| state.workers.get(&worker).filter(|it| it.alive && Some(it.pid) == pid);
-    match end {
-        End::Agent => state.agent,
-        End::Worker(number) => worker(number).is_some_and(|it| it.newest == connection),
-        End::Calls(number) => {
+    match socket {
+        Socket::Agent => state.agent,
+        Socket::Worker(number) => worker(number).is_some_and(|it| it.newest == connection),
+        Socket::Calls(number) => {
             worker(number).and_then(|it| it.calls.as_ref()).is_some_and(|calls| calls.newest == connection)
         }
     }

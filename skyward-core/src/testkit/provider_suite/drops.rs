@@ -7,10 +7,12 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::service::{Service, Unseen};
-use super::trial::{BRIEF, LATE, Trial, nothing_left, trial};
+use super::timing::{LATE_APPEARANCE, LONGEST_DROPPED_PAUSE};
+use super::trial::{Trial, nothing_left, trial};
 use crate::ids::{LaunchId, MachineId, PoolId};
 use crate::provider::{LaunchBatch, Machine, Provider};
 use crate::testkit::Violation;
+use crate::testkit::timing::LOOK_PAUSE;
 
 /// Dropping the future of `launch` leaves only machines that `list` finds within
 /// [`settles_in`](crate::provider::Capabilities::settles_in), whenever the future is dropped: no
@@ -88,10 +90,10 @@ async fn drops(provider: &(impl Provider + Clone), service: &dyn Service) -> Res
             lookout.look().await?;
         }
         let last = Instant::now();
-        let mut pause = BRIEF;
-        while last.elapsed() < trial.settles_in() + LATE.max(takes * 2) {
+        let mut pause = LOOK_PAUSE;
+        while last.elapsed() < trial.settles_in() + LATE_APPEARANCE.max(takes * 2) {
             sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(LONGEST_DROPPED_PAUSE);
             lookout.look().await?;
         }
         for machine in &lookout.seen {
@@ -132,7 +134,7 @@ async fn dropped(trial: &Trial<'_>, batch: &LaunchBatch, when: When, takes: Dura
                 if step.await {
                     break;
                 }
-                sleep(BRIEF).await;
+                sleep(LOOK_PAUSE).await;
             }
             format!("after {polls} polls of a launch of {machines} machines")
         }
@@ -225,4 +227,3 @@ const DROPS: [When; 11] = [
     When::Part(0.85),
     When::Part(0.97),
 ];
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);

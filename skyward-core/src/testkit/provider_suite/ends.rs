@@ -1,13 +1,15 @@
 //! Clauses on the end of machines.
 
-use std::time::Duration;
-
 use tokio::time::{Instant, sleep, timeout};
 
-use super::trial::{BRIEF, LONGEST, LOOKS, PAUSE, trial};
+use super::timing::{
+    CALL, CLOCKS_ROUND, KEEPER_END, LASTING_LEASE, LONGEST_LOOK_PAUSE, RENEWED_LEASE, SHORT_LEASE, SHORT_LIFE,
+};
+use super::trial::{LOOKS, trial};
 use crate::provider::{Provider, Reason};
 use crate::remote::Command;
 use crate::testkit::Violation;
+use crate::testkit::timing::LOOK_PAUSE;
 
 /// `terminate` succeeds for a machine that has ended, and for one that the provider no longer
 /// knows.
@@ -45,13 +47,13 @@ pub async fn terminate_is_idempotent(provider: &(impl Provider + Clone)) -> Resu
 pub async fn terminate_may_come_early(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("terminate_may_come_early", provider, async |trial| {
         let batch = trial.batch(&[0]).await?;
-        let launch = timeout(LONGEST, provider.launch(&batch));
+        let launch = timeout(CALL, provider.launch(&batch));
         let end = async {
             for _ in 0..LOOKS {
                 for machine in trial.list().await? {
                     trial.end_one("terminate, while it is launched", provider, &machine.id).await?;
                 }
-                sleep(BRIEF).await;
+                sleep(LOOK_PAUSE).await;
             }
             Ok(())
         };
@@ -181,7 +183,7 @@ pub async fn gone_leaves_nothing(provider: &(impl Provider + Clone)) -> Result<(
                     place.folder
                 )
             })?;
-            sleep(PAUSE / LOOKS).await;
+            sleep(LONGEST_LOOK_PAUSE / LOOKS).await;
         }
         Ok(())
     })
@@ -219,7 +221,7 @@ pub async fn keeper_ends_the_machine(provider: &(impl Provider + Clone)) -> Resu
                 format!("half a lease after its launch the machine {} is {report}", machine.id)
             })?;
         }
-        let most = SHORT_LEASE * 2 + provider.capabilities().settles_in + KEPT;
+        let most = SHORT_LEASE * 2 + provider.capabilities().settles_in + KEEPER_END;
         let end = Instant::now() + most;
         for machine in launched {
             loop {
@@ -234,7 +236,7 @@ pub async fn keeper_ends_the_machine(provider: &(impl Provider + Clone)) -> Resu
                         machine.id
                     )
                 })?;
-                sleep(PAUSE).await;
+                sleep(LONGEST_LOOK_PAUSE).await;
             }
         }
         Ok(())
@@ -261,21 +263,21 @@ pub async fn keeper_ends_the_machine_at_its_time(provider: &(impl Provider + Clo
         }
         let mut batch = trial.batch(&[0]).await?;
         for request in &mut batch.requests {
-            (request.lease, request.boot, request.ends_in) = (LONG_LEASE, LONGEST, Some(SHORT_LIFE));
+            (request.lease, request.boot, request.ends_in) = (RENEWED_LEASE, LASTING_LEASE, Some(SHORT_LIFE));
         }
         let begun = Instant::now();
         let machine = trial.launch_batch("launch", &batch).await?.remove(0);
         let place = trial.there(&machine).await?;
         let remote = trial.connect(&machine).await?;
         let renew = Command::script("touch -c -m \"$folder/lease\"").env("folder", &place.folder).deadline(SHORT_LIFE);
-        let most = SHORT_LIFE + provider.capabilities().settles_in + KEPT;
+        let most = SHORT_LIFE + provider.capabilities().settles_in + KEEPER_END;
         loop {
             // A machine that is ending may refuse the connection.
             let _ = timeout(SHORT_LIFE, remote.run(&renew, &|_| {})).await;
             let report = trial.report(&machine.id).await?;
             if report.state.is_over() {
                 let lived = begun.elapsed();
-                trial.require(lived + BRIEF >= SHORT_LIFE, || {
+                trial.require(lived + CLOCKS_ROUND >= SHORT_LIFE, || {
                     format!(
                         "the machine {} was launched for {SHORT_LIFE:?}, and after {lived:?} it is {report}",
                         machine.id
@@ -301,12 +303,3 @@ fn lives(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("").starts_with('Z'))
 }
-
-/// The lease of a machine when the suite does not renew it.
-const SHORT_LEASE: Duration = Duration::from_secs(4);
-/// The lease of a machine when the suite renews it.
-const LONG_LEASE: Duration = Duration::from_secs(60);
-/// The time after which a machine with a renewed lease ends.
-const SHORT_LIFE: Duration = Duration::from_secs(6);
-/// How long a keeper may take to end the processes of its machine, on a busy host.
-const KEPT: Duration = Duration::from_secs(10);

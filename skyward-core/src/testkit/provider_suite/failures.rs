@@ -5,10 +5,12 @@ use std::time::SystemTime;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::service::Service;
-use super::trial::{BRIEF, LONGEST, Trial, trial};
+use super::timing::CALL;
+use super::trial::{Trial, trial};
 use crate::error::{Error, ErrorKind, Result as Answer};
 use crate::provider::{Machine, MachineState, Provider};
 use crate::testkit::Violation;
+use crate::testkit::timing::LOOK_PAUSE;
 
 /// While its service fails, the provider does not guess: `terminate` fails unless the machine is
 /// ending, `list` and `pools` fail or have what is there, and `inspect` fails or reports no end.
@@ -32,8 +34,8 @@ pub async fn failures_are_told(provider: &(impl Provider + Clone), service: &dyn
             return Ok(());
         }
         let looked = looked(trial, &machine).await;
-        let launched = timeout(LONGEST, provider.launch(&batch)).await;
-        let ended = timeout(LONGEST, provider.terminate(std::slice::from_ref(&machine.id))).await;
+        let launched = timeout(CALL, provider.launch(&batch)).await;
+        let ended = timeout(CALL, provider.terminate(std::slice::from_ref(&machine.id))).await;
         service.fail(false).await;
         recovered(trial).await?;
         looked?;
@@ -110,12 +112,12 @@ async fn torn_down(trial: &Trial<'_>, service: &dyn Service) -> Result<(), Viola
 
 /// Waits until the provider can be asked again: it may spare a service that has just failed.
 async fn recovered(trial: &Trial<'_>) -> Result<(), Violation> {
-    let end = Instant::now() + LONGEST;
+    let end = Instant::now() + CALL;
     while told(trial.provider().list(&trial.pool)).await.is_none() {
         trial.require(Instant::now() < end, || {
-            format!("the service works again, and `list` must too: it had not after {LONGEST:?}")
+            format!("the service works again, and `list` must too: it had not after {CALL:?}")
         })?;
-        sleep(BRIEF * 10).await;
+        sleep(LOOK_PAUSE * 10).await;
     }
     Ok(())
 }
@@ -123,5 +125,5 @@ async fn recovered(trial: &Trial<'_>) -> Result<(), Violation> {
 /// The answer of a call, if it has one.
 async fn told<T>(call: impl Future<Output = Answer<T>>) -> Option<T> {
     let late = |_| Err(Error::new(ErrorKind::Timeout, "the call did not return"));
-    timeout(LONGEST, call).await.unwrap_or_else(late).ok()
+    timeout(CALL, call).await.unwrap_or_else(late).ok()
 }

@@ -3,7 +3,8 @@
 use tokio::time::{Instant, sleep};
 
 use super::service::Service;
-use super::trial::{LATE, LOOKS, Trial, trial};
+use super::timing::LATE_APPEARANCE;
+use super::trial::{LOOKS, Trial, trial};
 use crate::provider::{LaunchBatch, Provider};
 use crate::testkit::Violation;
 
@@ -59,10 +60,10 @@ pub async fn gangs_are_whole(provider: &(impl Provider + Clone), service: &dyn S
                      launched. `launch` returned {answers:?}, and {there:?} are listed"
                 )
             })?;
-            if begun.elapsed() >= trial.settles_in() + LATE {
+            if begun.elapsed() >= trial.settles_in() + LATE_APPEARANCE {
                 return Ok(());
             }
-            sleep(LATE / LOOKS).await;
+            sleep(LATE_APPEARANCE / LOOKS).await;
         }
     })
     .await
@@ -100,10 +101,10 @@ pub async fn gang_machines_end_alone(provider: &(impl Provider + Clone)) -> Resu
                     b.id
                 )
             })?;
-            if begun.elapsed() >= LATE {
+            if begun.elapsed() >= LATE_APPEARANCE {
                 return Ok(());
             }
-            sleep(LATE / LOOKS).await;
+            sleep(LATE_APPEARANCE / LOOKS).await;
         }
     })
     .await

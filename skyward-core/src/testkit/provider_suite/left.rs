@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::service::Service;
-use super::trial::{PAUSE, ask, nothing_left, require};
+use super::timing::LONGEST_LOOK_PAUSE;
+use super::trial::{ask, nothing_left, require};
 use crate::ids::PoolId;
 use crate::provider::Provider;
 use crate::testkit::Violation;
@@ -37,7 +38,7 @@ pub async fn nothing_is_left(
         if looked.is_ok() || asked >= end {
             return looked;
         }
-        sleep(PAUSE.min(end.saturating_duration_since(Instant::now()))).await;
+        sleep(LONGEST_LOOK_PAUSE.min(end.saturating_duration_since(Instant::now()))).await;
     }
 }
 

@@ -6,11 +6,13 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::service::Service;
-use super::trial::{BRIEF, LONGEST, Trial, trial};
+use super::timing::{CALL, END_REPORTED, NOTICES_ROUND, SERVICE_NOTICE, SHORT_LIFE};
+use super::trial::{Trial, trial};
 use crate::ids::MachineId;
 use crate::provider::{MachineReport, MachineState, Place, Provider, Reason};
 use crate::remote::Command;
 use crate::testkit::Violation;
+use crate::testkit::timing::LOOK_PAUSE;
 
 /// What a report says of the time that a machine [has left](MachineReport::ends_in) is true: the
 /// machine does not end before, and ends soon after. The clause launches a machine with an
@@ -26,7 +28,7 @@ use crate::testkit::Violation;
 pub async fn ends_in_is_true(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("ends_in_is_true", provider, async |trial| {
         let mut batch = trial.batch(&[0]).await?;
-        batch.requests.iter_mut().for_each(|request| request.ends_in = Some(LIFE));
+        batch.requests.iter_mut().for_each(|request| request.ends_in = Some(SHORT_LIFE));
         let machine = trial.launch_batch("launch", &batch).await?.remove(0);
         loop {
             if let Some(first) = notice(trial, &machine.id).await? {
@@ -36,7 +38,7 @@ pub async fn ends_in_is_true(provider: &(impl Provider + Clone)) -> Result<(), V
             if state.is_over() || state == MachineState::Running {
                 return Ok(());
             }
-            sleep(BRIEF * 10).await;
+            sleep(LOOK_PAUSE * 10).await;
         }
     })
     .await
@@ -59,7 +61,7 @@ pub async fn preemptions_are_told(provider: &(impl Provider + Clone), service: &
         let machine = trial.launch(0).await?;
         let place = trial.there(&machine).await?;
         let inspects = provider.capabilities().preemptible;
-        if !inspects && place.watch.is_none() || !service.preempt(&machine.id, NOTICE).await {
+        if !inspects && place.watch.is_none() || !service.preempt(&machine.id, SERVICE_NOTICE).await {
             return Ok(());
         }
         // `None` where the provider does not promise to tell.
@@ -71,8 +73,8 @@ pub async fn preemptions_are_told(provider: &(impl Provider + Clone), service: &
         for (how, told) in [("`inspect`", by_inspect?), ("the watch command of its place", by_watch?)] {
             trial.require(told.is_none_or(|reason| reason == Some(Reason::Preempted)), || {
                 format!(
-                    "the service takes the machine {} back in {NOTICE:?}, and {how} must tell before that it is \
-                     preempted: it told {}",
+                    "the service takes the machine {} back in {SERVICE_NOTICE:?}, and {how} must tell before that it \
+                     is preempted: it told {}",
                     machine.id,
                     told.flatten().map_or("nothing".to_owned(), |reason| format!("that {reason}"))
                 )
@@ -85,7 +87,7 @@ pub async fn preemptions_are_told(provider: &(impl Provider + Clone), service: &
 
 /// What the provider tells before the machine is taken back.
 async fn in_time(told: impl Future<Output = Result<Option<Reason>, Violation>>) -> Result<Option<Reason>, Violation> {
-    timeout(NOTICE, told).await.unwrap_or(Ok(None))
+    timeout(SERVICE_NOTICE, told).await.unwrap_or(Ok(None))
 }
 
 /// When a report came, and the time after which the machine ends by it.
@@ -110,7 +112,7 @@ async fn until_over(trial: &Trial<'_>, machine: &MachineId, first: Notice) -> Re
         if report.state.is_over() {
             let ended = Instant::now();
             let told = latest.asked + latest.left;
-            return trial.require(told <= ended + ROUNDED, || {
+            return trial.require(told <= ended + NOTICES_ROUND, || {
                 format!(
                     "`inspect` reported that the machine {machine} ends in {:?}, and {:?} later it is {report}: it \
                      ended too early",
@@ -127,7 +129,7 @@ async fn until_over(trial: &Trial<'_>, machine: &MachineId, first: Notice) -> Re
                 earliest = next;
             }
         }
-        let most = earliest.left + trial.settles_in() + SOON;
+        let most = earliest.left + trial.settles_in() + END_REPORTED;
         trial.require(earliest.told.elapsed() < most, || {
             format!(
                 "`inspect` reported that the machine {machine} ends in {:?}, and {:?} later it is {report}: it did \
@@ -136,7 +138,7 @@ async fn until_over(trial: &Trial<'_>, machine: &MachineId, first: Notice) -> Re
                 earliest.told.elapsed()
             )
         })?;
-        sleep(LIFE / 32).await;
+        sleep(SHORT_LIFE / 32).await;
     }
 }
 
@@ -150,7 +152,7 @@ async fn reported(trial: &Trial<'_>, machine: &MachineId) -> Result<Option<Reaso
         if report.state.is_over() {
             return Ok(None);
         }
-        sleep(BRIEF * 10).await;
+        sleep(LOOK_PAUSE * 10).await;
     }
 }
 
@@ -167,12 +169,12 @@ async fn printed(
             lines.push(line.to_owned());
         }
     };
-    let command = Command::new(place.watch.iter().flatten().cloned()).deadline(LONGEST);
+    let command = Command::new(place.watch.iter().flatten().cloned()).deadline(CALL);
     let run = async {
         loop {
             // As the agent does, which starts the command again when it ends.
-            let _ = timeout(LONGEST, remote.run(&command, &on_line)).await;
-            sleep(BRIEF * 100).await;
+            let _ = timeout(CALL, remote.run(&command, &on_line)).await;
+            sleep(LOOK_PAUSE * 100).await;
         }
     };
     let read = async {
@@ -180,7 +182,7 @@ async fn printed(
             if let Some(line) = lines.lock().ok().and_then(|mut lines| lines.pop()) {
                 return line;
             }
-            sleep(BRIEF).await;
+            sleep(LOOK_PAUSE).await;
         }
     };
     let line = tokio::select! { line = read => line, () = run => String::new() };
@@ -196,12 +198,3 @@ async fn printed(
         ))),
     }
 }
-
-/// How long the machine of a request lives.
-const LIFE: Duration = Duration::from_secs(6);
-/// How long before its end the service decides to take a machine back.
-const NOTICE: Duration = Duration::from_secs(120);
-/// What a provider may round away, which counts in whole seconds.
-const ROUNDED: Duration = Duration::from_secs(2);
-/// How long a machine may take from its end until it is reported as ending, on a busy host.
-const SOON: Duration = Duration::from_secs(60);

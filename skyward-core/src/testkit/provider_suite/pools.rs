@@ -4,9 +4,11 @@ use std::time::SystemTime;
 
 use tokio::time::{Instant, sleep};
 
-use super::trial::{BRIEF, OWNER, PAUSE, Trial, trial};
+use super::timing::LONGEST_LOOK_PAUSE;
+use super::trial::{OWNER, Trial, trial};
 use crate::provider::{PoolRecord, Provider};
 use crate::testkit::Violation;
+use crate::testkit::timing::LOOK_PAUSE;
 
 /// `pools` lists a pool with its owner while anything of the pool exists, also to another process:
 /// to `again`, another value of the same provider. A pool with a live machine has not expired.
@@ -48,7 +50,7 @@ pub async fn pools_lists_what_is_there(
                 return Ok(());
             }
             trial.require(Instant::now() < end, || format!("the pool is torn down, and listed as {left:?}"))?;
-            sleep(PAUSE).await;
+            sleep(LONGEST_LOOK_PAUSE).await;
         }
     })
     .await
@@ -88,7 +90,7 @@ pub async fn launch_needs_no_memory(
 /// The record of the pool, which must be there when the time is over in which lists settle.
 async fn recorded(trial: &Trial<'_>, provider: &dyn Provider) -> Result<Option<PoolRecord>, Violation> {
     let end = Instant::now() + trial.settles_in();
-    let mut pause = BRIEF;
+    let mut pause = LOOK_PAUSE;
     loop {
         let asked = Instant::now();
         let record = trial.record(provider).await?;
@@ -96,6 +98,6 @@ async fn recorded(trial: &Trial<'_>, provider: &dyn Provider) -> Result<Option<P
             return Ok(record);
         }
         sleep(pause.min(end.saturating_duration_since(Instant::now()))).await;
-        pause = (pause * 2).min(PAUSE);
+        pause = (pause * 2).min(LONGEST_LOOK_PAUSE);
     }
 }

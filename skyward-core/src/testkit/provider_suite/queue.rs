@@ -3,7 +3,8 @@
 use tokio::time::{Instant, sleep};
 
 use super::service::Service;
-use super::trial::{LATE, LOOKS, Trial, trial};
+use super::timing::LATE_APPEARANCE;
+use super::trial::{LOOKS, Trial, trial};
 use crate::ids::MachineId;
 use crate::provider::{Machine, MachineState, Provider};
 use crate::testkit::Violation;
@@ -29,7 +30,7 @@ pub async fn queued_machines_wait(provider: &(impl Provider + Clone), service: &
         let (ended, waiting) = held?;
         trial.there(&waiting).await?;
         let begun = Instant::now();
-        while begun.elapsed() < trial.settles_in() + LATE {
+        while begun.elapsed() < trial.settles_in() + LATE_APPEARANCE {
             let report = trial.report(&ended).await?;
             let listed = trial.list().await?.into_iter().any(|machine| machine.id == ended);
             trial.require(report.state == MachineState::Gone && !listed, || {
@@ -39,7 +40,7 @@ pub async fn queued_machines_wait(provider: &(impl Provider + Clone), service: &
                      {report}, and {listed}"
                 )
             })?;
-            sleep(LATE / LOOKS).await;
+            sleep(LATE_APPEARANCE / LOOKS).await;
         }
         Ok(())
     })

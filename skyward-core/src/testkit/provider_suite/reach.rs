@@ -2,7 +2,8 @@
 
 use tokio::time::timeout;
 
-use super::trial::{LONGEST, trial};
+use super::timing::CALL;
+use super::trial::trial;
 use crate::provider::Provider;
 use crate::remote::Command;
 use crate::testkit::Violation;
@@ -56,13 +57,13 @@ pub async fn connect_refuses_what_is_gone(provider: &(impl Provider + Clone)) ->
             let remote = trial.checked.connect(&machine, &place).await?;
             remote.run(&Command::script("echo here"), &|_| {}).await
         };
-        match timeout(LONGEST, reached).await {
+        match timeout(CALL, reached).await {
             Ok(Ok(output)) => {
                 trial.require(false, || format!("the machine is gone, and a command on it returned {output:?}"))
             }
             Ok(Err(_)) => Ok(()),
             Err(_) => {
-                trial.require(false, || format!("`connect` to a machine that is gone had not failed after {LONGEST:?}"))
+                trial.require(false, || format!("`connect` to a machine that is gone had not failed after {CALL:?}"))
             }
         }
     })

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::trial::{BRIEF, LATE, LOOKS, trial};
+use super::timing::LATE_APPEARANCE;
+use super::trial::{LOOKS, trial};
 use crate::provider::{MachineState, Provider};
 use crate::testkit::Violation;
+use crate::testkit::timing::LOOK_PAUSE;
 
 /// `inspect` answers for each machine, in the order of the request.
 ///
@@ -63,7 +65,7 @@ pub async fn inspect_does_not_give_up_a_new_machine(provider: &(impl Provider + 
         for _ in 0..LOOKS {
             let report = trial.report(&machine.id).await?;
             trial.require(!report.state.is_over(), || format!("a machine that was just launched is {report}"))?;
-            sleep(BRIEF).await;
+            sleep(LOOK_PAUSE).await;
         }
         Ok(())
     })
@@ -86,7 +88,7 @@ pub async fn places_are_given(provider: &(impl Provider + Clone)) -> Result<(), 
         let place = trial.there(&machine).await?;
         let begun = Instant::now();
         let stays = async |until: Duration, done: &str| {
-            let mut pause = BRIEF;
+            let mut pause = LOOK_PAUSE;
             loop {
                 let report = trial.report(&machine.id).await?;
                 let same = report.place.as_ref() == Some(&place) || report.state == MachineState::Unknown;
@@ -102,12 +104,12 @@ pub async fn places_are_given(provider: &(impl Provider + Clone)) -> Result<(), 
                     return Ok(());
                 }
                 sleep(pause).await;
-                pause = (pause * 2).min(LATE / 6);
+                pause = (pause * 2).min(LATE_APPEARANCE / 6);
             }
         };
-        stays(LATE, "").await?;
+        stays(LATE_APPEARANCE, "").await?;
         let _remote = trial.connect(&machine).await?;
-        stays(begun.elapsed() + LATE / 3, ", after `connect`,").await
+        stays(begun.elapsed() + LATE_APPEARANCE / 3, ", after `connect`,").await
     })
     .await
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::service::Service;
+use super::timing::{CALL, LASTING_LEASE, LONGEST_LOOK_PAUSE};
 use crate::error::Result as Answer;
 use crate::ids::{Attempt, LaunchId, MachineId, MachineNumber, PoolId};
 use crate::provider::{
@@ -16,6 +17,7 @@ use crate::provider::{
 use crate::remote::Remote;
 use crate::spec::Limits;
 use crate::testkit::Violation;
+use crate::testkit::timing::LOOK_PAUSE;
 
 /// A pool for the check of one clause.
 pub(super) struct Trial<'a> {
@@ -49,7 +51,7 @@ where
 
 impl Trial<'_> {
     pub(super) fn prepared(&self) -> PoolRequest {
-        PoolRequest::new(self.pool.clone(), LONGEST).owner(OWNER)
+        PoolRequest::new(self.pool.clone(), LASTING_LEASE).owner(OWNER)
     }
 
     /// A batch of machines with these numbers, of the cheapest offer.
@@ -66,7 +68,7 @@ impl Trial<'_> {
     pub(super) fn batch_of(&self, offer: &Offer, numbers: &[u32]) -> LaunchBatch {
         let request = |number: &u32| {
             let number = MachineNumber(*number);
-            LaunchRequest::new(LaunchId::of(&self.pool, number, Attempt(1)), self.pool.clone(), number, LONGEST)
+            LaunchRequest::new(LaunchId::of(&self.pool, number, Attempt(1)), self.pool.clone(), number, LASTING_LEASE)
                 .owner(OWNER)
         };
         LaunchBatch::new(offer.clone(), numbers.iter().map(request).collect())
@@ -117,7 +119,8 @@ impl Trial<'_> {
 
     /// Waits until the machine runs, and returns its place.
     pub(super) async fn there(&self, machine: &Machine) -> Result<Place, Violation> {
-        let there = self.checked.until_there(&machine.id, Arriving { queue: LONGEST, pause: PAUSE }, |_| ()).await;
+        let there =
+            self.checked.until_there(&machine.id, Arriving { queue: CALL, pause: LONGEST_LOOK_PAUSE }, |_| ()).await;
         let there = there.map(|(place, _)| place);
         there.map_err(|error| Violation::new(self.clause, format!("the machine never ran: {error:#}")))
     }
@@ -156,7 +159,7 @@ impl Trial<'_> {
         right: impl Fn(&[Machine]) -> bool,
     ) -> Result<Vec<Machine>, Violation> {
         let end = Instant::now() + self.settles_in();
-        let mut pause = BRIEF;
+        let mut pause = LOOK_PAUSE;
         loop {
             let asked = Instant::now();
             let listed = self.ask(what, provider.list(&self.pool)).await?;
@@ -164,7 +167,7 @@ impl Trial<'_> {
                 return Ok(listed);
             }
             sleep(pause.min(end.saturating_duration_since(Instant::now()))).await;
-            pause = (pause * 2).min(PAUSE);
+            pause = (pause * 2).min(LONGEST_LOOK_PAUSE);
         }
     }
 
@@ -195,8 +198,8 @@ impl Trial<'_> {
 
     /// Waits until a terminated machine is reported as gone.
     pub(super) async fn gone(&self, machine: &MachineId) -> Result<(), Violation> {
-        let end = Instant::now() + LONGEST;
-        let mut pause = BRIEF;
+        let end = Instant::now() + CALL;
+        let mut pause = LOOK_PAUSE;
         loop {
             let report = self.report(machine).await?;
             if report.state == MachineState::Gone {
@@ -206,11 +209,9 @@ impl Trial<'_> {
             self.require(report.state.is_over() || report.state == MachineState::Unknown, || {
                 format!("the machine {machine} was terminated and is {report}")
             })?;
-            self.require(Instant::now() + pause < end, || {
-                format!("the machine {machine} is {report} after {LONGEST:?}")
-            })?;
+            self.require(Instant::now() + pause < end, || format!("the machine {machine} is {report} after {CALL:?}"))?;
             sleep(pause).await;
-            pause = (pause * 2).min(PAUSE);
+            pause = (pause * 2).min(LONGEST_LOOK_PAUSE);
         }
     }
 
@@ -271,7 +272,7 @@ pub(super) async fn nothing_left(
                 "{done}, the pool {pool} was torn down, and nothing of it may exist: the service still has {left:?}"
             )
         })?;
-        sleep(PAUSE.min(end.saturating_duration_since(Instant::now()))).await;
+        sleep(LONGEST_LOOK_PAUSE.min(end.saturating_duration_since(Instant::now()))).await;
     }
 }
 
@@ -289,21 +290,14 @@ pub(in crate::testkit) async fn ask<T>(
     what: &str,
     call: impl Future<Output = Answer<T>>,
 ) -> Result<T, Violation> {
-    match timeout(LONGEST, call).await {
+    match timeout(CALL, call).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(Violation::new(clause, format!("`{what}` failed: {error:#}"))),
-        Err(_) => Err(Violation::new(clause, format!("`{what}` was not done after {LONGEST:?}"))),
+        Err(_) => Err(Violation::new(clause, format!("`{what}` was not done after {CALL:?}"))),
     }
 }
 
 /// The owner of the pools.
 pub(super) const OWNER: &str = "ada at a workstation";
-/// How long any call may take, and how long a machine may take from its end until it is gone.
-pub(super) const LONGEST: Duration = Duration::from_secs(600);
-pub(super) const PAUSE: Duration = Duration::from_secs(2);
-pub(super) const BRIEF: Duration = Duration::from_millis(10);
 /// How often a clause looks for something that must not appear.
 pub(super) const LOOKS: u32 = 10;
-/// How long a clause looks for something that must not appear, after the time in which it may. A
-/// longer time finds more faults, and no value makes a correct provider fail.
-pub(super) const LATE: Duration = Duration::from_secs(3);

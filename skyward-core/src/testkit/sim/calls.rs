@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::seed::Seed;
+use super::timing::{CALL_AFTER_CALLER, CALL_AFTER_LOST_CALLER, CALLS_REPORT_PAUSE, LAST_CALLS_END};
 use crate::event::PoolEvent;
 use crate::ids::TaskId;
 use crate::payload::Args;
@@ -39,7 +40,7 @@ impl Seed {
 /// What the pool has reported on the calls below each task, in the task's latest try.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    last: BTreeMap<TaskId, Report>,
+    last: BTreeMap<TaskId, CallCounts>,
     /// The number of reports.
     pub(super) count: usize,
     /// The first wrong report.
@@ -47,7 +48,7 @@ pub(super) struct Reports {
 }
 
 #[derive(Debug)]
-struct Report {
+struct CallCounts {
     at: Instant,
     done: usize,
     made: usize,
@@ -61,10 +62,10 @@ impl Reports {
             PoolEvent::TaskRetried { task, .. } => drop(self.last.remove(task)),
             PoolEvent::Calls { task, done, running, waiting } => {
                 let (at, open, done) = (Instant::now(), running + waiting, *done);
-                let report = Report { at, done, made: done + open };
+                let report = CallCounts { at, done, made: done + open };
                 self.count += 1;
                 let Some(before) = self.last.insert(*task, report) else { return };
-                let too_soon = open > 0 && at - before.at < PACE;
+                let too_soon = open > 0 && at - before.at < CALLS_REPORT_PAUSE;
                 if too_soon || done < before.done || done + open < before.made {
                     self.wrong.get_or_insert(format!("after {before:?} of task {task} the pool reported {event:?}"));
                 }
@@ -89,7 +90,7 @@ impl Reports {
 /// interrupt.
 pub(super) fn outlived(seed: Seed, longest: Duration) -> Result<(), String> {
     let apart = ["cut", "delay", "slow", "death"].iter().any(|sort| !seed.has_none(sort));
-    let bound = if apart { LATE } else { HEEDED };
+    let bound = if apart { CALL_AFTER_LOST_CALLER } else { CALL_AFTER_CALLER };
     if longest > bound {
         return Err(format!("a call ran for {longest:?} after the try of its caller was over"));
     }
@@ -98,7 +99,7 @@ pub(super) fn outlived(seed: Seed, longest: Duration) -> Result<(), String> {
 
 /// Checks that all calls end with the last task that Rust has submitted.
 pub(super) async fn all_ended(pool: &Pool) -> Result<(), String> {
-    let end = Instant::now() + SETTLED;
+    let end = Instant::now() + LAST_CALLS_END;
     loop {
         let calls = pool.status().calls;
         if (calls.waiting, calls.running) == (0, 0) {
@@ -123,12 +124,3 @@ fn root_args() -> usize {
 
 /// How many callers a call of the simulation may have above it.
 const MOST_CALLERS: u64 = 3;
-/// The least time between two reports on one task's calls.
-const PACE: Duration = Duration::from_millis(500);
-/// How long a call may run after its caller's try: the grace time after which its worker is killed,
-/// and a little more.
-const HEEDED: Duration = Duration::from_secs(3);
-/// The same, if the pool may lose the caller or the call for longer than a lease.
-const LATE: Duration = Duration::from_secs(60);
-/// How long the last calls of the pool may take to end.
-const SETTLED: Duration = Duration::from_secs(1);

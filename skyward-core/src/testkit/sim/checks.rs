@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::calls::Reports;
 use super::seed::{DEAREST, Seed};
+use super::timing::{BACKGROUND_END, LATEST_END};
 use crate::compute::{PoolPhase, PoolStatus};
 use crate::error::{Error, ErrorKind};
 use crate::event::{EventItem, Events, PoolEvent};
@@ -126,8 +127,8 @@ pub(super) fn left(provider: &FakeProvider) -> Result<(), String> {
 
 /// Waits until an abandoned pool has ended its machines.
 pub(super) async fn gone(provider: &FakeProvider) -> Result<(), String> {
-    let end = Instant::now() + BACKGROUND;
-    while !provider.machines().is_empty() || Instant::now() < end - BACKGROUND / 2 {
+    let end = Instant::now() + BACKGROUND_END;
+    while !provider.machines().is_empty() || Instant::now() < end - BACKGROUND_END / 2 {
         if Instant::now() >= end {
             return left(provider);
         }
@@ -163,8 +164,3 @@ pub(super) async fn settled(provider: &FakeProvider) -> Result<(), String> {
         count => Err(format!("{count} tasks of the runtime still run after the pool has ended")),
     }
 }
-
-/// How long a pool may take to end in the background.
-const BACKGROUND: Duration = Duration::from_secs(600);
-/// By this time, every machine that ends by itself has ended.
-const LATEST_END: Duration = Duration::from_secs(2 * 3600);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::calls;
 use super::seed::{DEAREST, Seed};
+use super::timing::{LATEST_DEATH, MACHINE_WAIT};
 use crate::error::Refusal;
 use crate::provider::{Architecture, Offer};
 use crate::testkit::fake_provider::{Arrival, Death, Faults, Forewarning, Turn};
@@ -185,7 +186,3 @@ impl Faults for Seed {
         Some((self.time("death", node, machine + 3, latest), death))
     }
 }
-
-/// How long a machine may be queued.
-pub(super) const MACHINE_WAIT: Duration = Duration::from_secs(150);
-const LATEST_DEATH: Duration = Duration::from_secs(40);

@@ -7,8 +7,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::checks::{explained, gone, left, listen, sized, whole};
-use super::faults::MACHINE_WAIT;
 use super::seed::Seed;
+use super::timing::{MACHINE_WAIT, SHUTDOWN, STALL, TASK_RUN};
 use super::{Seen, calls};
 use crate::compute::{ComputePool, PoolStatus};
 use crate::error::{Error, ErrorKind};
@@ -80,9 +80,9 @@ pub(super) async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -
     };
     drop(play.pool);
     match ended {
-        End::Dropped => gone(provider).await?,
-        End::Ended => left(provider)?,
-        End::Failed(error) => return Err(format!("the pool did not end: {error:#}")),
+        PoolEnd::Dropped => gone(provider).await?,
+        PoolEnd::Ended => left(provider)?,
+        PoolEnd::Failed(error) => return Err(format!("the pool did not end: {error:#}")),
     }
     let mut heard = heard.await.map_err(|error| format!("{error:#}"))?;
     heard.calls.check()?;
@@ -156,8 +156,9 @@ impl Play<'_> {
     async fn submit(&mut self, number: u64, seen: &mut Seen) -> Result<(), String> {
         let (seed, pool) = (self.seed, &self.pool);
         let args = Args::new().with("n", &number).encode().map_err(|error| format!("{error:#}"))?;
-        let options =
-            TaskOptions::default().timeout(TASK).retry(RetryPolicy::times(seed.below("retry", number, 0, 3) as u32));
+        let options = TaskOptions::default()
+            .timeout(TASK_RUN)
+            .retry(RetryPolicy::times(seed.below("retry", number, 0, 3) as u32));
         let source = Source::file(
             "a.py",
             if seed.chance("source", number, 0, 3) { "def f(n): ..." } else { "def f(n): pass" },
@@ -301,28 +302,23 @@ async fn wait(
 }
 
 /// How a pool ended.
-enum End {
+enum PoolEnd {
     Ended,
     Failed(Error),
     /// The last handle is dropped, without a shutdown.
     Dropped,
 }
 
-async fn end(seed: Seed, pool: Pool) -> End {
+async fn end(seed: Seed, pool: Pool) -> PoolEnd {
     if seed.chance("dropped", 0, 0, 5) {
-        return End::Dropped;
+        return PoolEnd::Dropped;
     }
     match pool.shutdown(SHUTDOWN).await {
-        Ok(()) => End::Ended,
-        Err(error) => End::Failed(error),
+        Ok(()) => PoolEnd::Ended,
+        Err(error) => PoolEnd::Failed(error),
     }
 }
 
 const MOST_NODES: u32 = 4;
 /// The provider's numbers of nodes are below this.
 const MOST_MACHINES: u32 = 16;
-/// How long a task may run.
-const TASK: Duration = Duration::from_secs(30);
-/// How long a gang may be without progress: shorter than its tasks may run.
-const STALL: Duration = Duration::from_secs(10);
-const SHUTDOWN: Duration = Duration::from_secs(60);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::timing::STALL_REPORT;
 use crate::spec::Budget;
 
 /// A seed. Every draw depends on the seed and on its purpose, never on the order of draws.
@@ -70,4 +71,3 @@ impl Seed {
 
 /// The price per hour of the dearest offer.
 pub(super) const DEAREST: f64 = 120.0;
-const STALL_REPORT: Duration = Duration::from_secs(3);

@@ -96,7 +96,8 @@ fn a_tensor_shares_the_frame_and_is_encoded_as_it_was_decoded() {
     let frame = Bytes::from(f32s(&[2, 1], &[1.0, 2.0]));
     let tensor: Tensor = crate::payload::value::decode(&frame).unwrap();
     assert_eq!(tensor.bytes().as_ptr(), frame[frame.len() - 8..].as_ptr());
-    assert_eq!((tensor.dtype(), tensor.shape()), ("float32", &[2, 1][..]));
+    assert_eq!(tensor.dtype(), "float32");
+    assert_eq!(tensor.shape(), &[2, 1][..]);
     assert_eq!(decode::<Tensor>(&ours(&tensor)).unwrap(), tensor);
 
     let batch = Batch { images: tensor, labels: vec![1, 2] };
@@ -119,7 +120,8 @@ fn a_tensor_of_parts_that_do_not_match_is_refused() {
     let error = Tensor::from_elements([1], &[1_i64]).unwrap().to_vec::<f32>().unwrap_err();
     assert_eq!(error.message(), "expected an array of float32, found an array int64[1]");
     let flags = Tensor::from_elements([2], &[true, false]).unwrap();
-    assert_eq!((&flags.bytes()[..], flags.to_vec::<bool>().unwrap()), (&[1, 0][..], vec![true, false]));
+    assert_eq!(&flags.bytes()[..], &[1, 0][..]);
+    assert_eq!(flags.to_vec::<bool>().unwrap(), vec![true, false]);
 }
 
 #[test]

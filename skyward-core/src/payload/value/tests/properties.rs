@@ -25,7 +25,7 @@ enum Any {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-enum Shape {
+enum Variants {
     Unit,
     New(Box<Typed>),
     Tuple(i8, f32),
@@ -36,7 +36,7 @@ enum Shape {
 struct Typed {
     number: i64,
     optional: Option<u16>,
-    shapes: Vec<Shape>,
+    variants: Vec<Variants>,
     map: BTreeMap<i32, Vec<u8>>,
     bytes: Bytes,
     unit: (),
@@ -61,11 +61,11 @@ fn anything() -> impl Strategy<Value = Any> {
     })
 }
 
-fn shape() -> impl Strategy<Value = Shape> {
+fn variants() -> impl Strategy<Value = Variants> {
     let leaf = prop_oneof![
-        Just(Shape::Unit),
-        (any::<i8>(), -1e30_f32..1e30).prop_map(|(a, b)| Shape::Tuple(a, b)),
-        (any::<String>(), any::<bool>()).prop_map(|(text, flag)| Shape::Struct { text, flag }),
+        Just(Variants::Unit),
+        (any::<i8>(), -1e30_f32..1e30).prop_map(|(a, b)| Variants::Tuple(a, b)),
+        (any::<String>(), any::<bool>()).prop_map(|(text, flag)| Variants::Struct { text, flag }),
     ];
     leaf.prop_recursive(3, 16, 3, |inner| {
         (
@@ -75,9 +75,17 @@ fn shape() -> impl Strategy<Value = Shape> {
             btree_map(any::<i32>(), vec(any::<u8>(), 0..9), 0..4),
             any::<char>(),
         )
-            .prop_map(|(number, optional, shapes, map, letter)| {
+            .prop_map(|(number, optional, variants, map, letter)| {
                 let bytes = Bytes::copy_from_slice(&number.to_le_bytes());
-                Shape::New(Box::new(Typed { number, optional, shapes, map, bytes, unit: (), tuple: (letter, 0.5) }))
+                Variants::New(Box::new(Typed {
+                    number,
+                    optional,
+                    variants,
+                    map,
+                    bytes,
+                    unit: (),
+                    tuple: (letter, 0.5),
+                }))
             })
     })
 }
@@ -95,9 +103,9 @@ proptest! {
     }
 
     #[test]
-    fn typed_values_survive(value in shape()) {
-        prop_assert_eq!(&decode::<Shape>(&wire(&value)).unwrap(), &value);
-        prop_assert_eq!(decode::<Shape>(&ours(&value)).unwrap(), value);
+    fn typed_values_survive(value in variants()) {
+        prop_assert_eq!(&decode::<Variants>(&wire(&value)).unwrap(), &value);
+        prop_assert_eq!(decode::<Variants>(&ours(&value)).unwrap(), value);
     }
 
     #[test]
@@ -106,10 +114,10 @@ proptest! {
     }
 
     #[test]
-    fn damaged_values_never_panic(value in shape(), at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
+    fn damaged_values_never_panic(value in variants(), at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
         let mut bytes = ours(&value);
         let (at, cut) = (at.index(bytes.len()), cut.index(bytes.len()));
-        prop_assert!(decode::<Shape>(&bytes[..cut]).is_err());
+        prop_assert!(decode::<Variants>(&bytes[..cut]).is_err());
         // After the change, the bytes can be a shorter value that is complete.
         bytes[at] = byte;
         read_in_every_way(&bytes);
@@ -140,7 +148,7 @@ proptest! {
 
 fn read_in_every_way(bytes: &[u8]) {
     let _ = decode::<Any>(bytes);
-    let _ = decode::<Shape>(bytes);
+    let _ = decode::<Variants>(bytes);
     let _ = decode::<Tensor>(bytes);
     let _ = decode::<Vec<u8>>(bytes);
     let _ = decode::<Vec<Vec<f32>>>(bytes);

@@ -104,11 +104,10 @@ async fn a_pool_is_held_while_its_owner_lives_and_an_orphan_after_that() {
     drop(ledger);
     let orphan = scratch.orphan();
     let head = orphan.page.head.as_ref().unwrap();
-    assert_eq!(
-        (head.provider.as_str(), &head.identity),
-        ("local", &Some(crate::provider::Provider::identity(&Local::new()).await.unwrap()))
-    );
-    assert_eq!((&orphan.page.machines[..], orphan.page.damaged), (&[machine][..], 0));
+    assert_eq!(head.provider.as_str(), "local");
+    assert_eq!(&head.identity, &Some(crate::provider::Provider::identity(&Local::new()).await.unwrap()));
+    assert_eq!(&orphan.page.machines[..], &[machine][..]);
+    assert_eq!(orphan.page.damaged, 0);
     // A process that holds an orphan keeps other processes from it.
     assert!(matches!(scratch.0.pools().unwrap()[..], [Found::Held { .. }]));
     orphan.forget().unwrap();
@@ -130,7 +129,8 @@ async fn a_machine_that_is_gone_is_off_the_record_and_its_replacement_is_on_reco
     ledger.fact(next.clone()).await.unwrap();
     drop(ledger);
     let orphan = scratch.orphan();
-    assert_eq!((&orphan.page.machines[..], orphan.page.damaged), (&[next.clone()][..], 0));
+    assert_eq!(&orphan.page.machines[..], &[next.clone()][..]);
+    assert_eq!(orphan.page.damaged, 0);
     let launches: Vec<_> = orphan.page.intents.iter().map(|intent| &intent.launch).collect();
     assert_eq!(launches, [&next.launch]);
 }
@@ -164,7 +164,8 @@ fn a_record_that_is_cut_off_at_any_byte_hides_no_other() {
             cut if cut == last.len() => (1, 0),
             _ => (0, 1),
         };
-        assert_eq!((page.machines.len(), page.damaged), (machines, damaged), "cut at {cut}");
+        assert_eq!(page.machines.len(), machines, "cut at {cut}");
+        assert_eq!(page.damaged, damaged, "cut at {cut}");
     }
 }
 
@@ -200,7 +201,9 @@ fn a_ledger_of_a_newer_version_is_read_but_not_removed() {
     bytes.extend(lines(vec![intent(&machine(&pool, 0), 1)]));
     scratch.write(&pool, &bytes);
     let orphan = scratch.orphan();
-    assert_eq!((orphan.page.newer(), orphan.page.intents.len(), orphan.page.damaged), (Some(VERSION + 1), 1, 0));
+    assert_eq!(orphan.page.newer(), Some(VERSION + 1));
+    assert_eq!(orphan.page.intents.len(), 1);
+    assert_eq!(orphan.page.damaged, 0);
     let error = orphan.forget().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Ledger);
     assert!(format!("{error:#}").contains("newer version: 4, but this client knows 3"), "{error}");
@@ -227,7 +230,8 @@ fn a_ledger_of_each_version_is_read_to_the_same_machines() {
         assert_eq!(page.machines, std::slice::from_ref(&expected), "version {version}");
         assert_eq!(page.intents, [Intent { launch: expected.launch, number: MachineNumber(0), at: 1 }]);
         let head = page.head.take().unwrap();
-        assert_eq!((head.version, head.whereabouts()[0].identity.as_deref()), (version, Some("engine-1")));
+        assert_eq!(head.version, version);
+        assert_eq!(head.whereabouts()[0].identity.as_deref(), Some("engine-1"));
         assert_eq!(head.owner.other_machine().is_some(), version > 2, "an older owner has no machine");
     }
 }
@@ -255,7 +259,8 @@ fn after_a_failed_write_the_next_record_is_whole() {
     io::Write::write_all(&mut &*open.file, b"half of a reco").unwrap();
     open.append(vec![intent(&machine(&pool, 1), 1)], true).unwrap();
     let page = Page::read(&std::fs::read(scratch.0.path(&pool)).unwrap());
-    assert_eq!((page.intents.len(), page.damaged), (1, 1));
+    assert_eq!(page.intents.len(), 1);
+    assert_eq!(page.damaged, 1);
     assert_eq!(page.intents[0].number, MachineNumber(1));
 }
 
@@ -299,7 +304,9 @@ async fn many_pools_at_once_do_not_disturb_each_other() {
     assert_eq!(found.len(), 16);
     for found in found {
         let Found::Held { page, .. } = found else { panic!("{found:?}") };
-        assert_eq!((page.intents.len(), page.machines.len(), page.damaged), (8, 8, 0));
+        assert_eq!(page.intents.len(), 8);
+        assert_eq!(page.machines.len(), 8);
+        assert_eq!(page.damaged, 0);
     }
     drop(held);
 }
@@ -323,7 +330,8 @@ fn an_old_file_that_was_never_renamed_is_removed() {
     let long_ago = SystemTime::now() - 2 * ABANDONED;
     File::options().write(true).open(&old).unwrap().set_modified(long_ago).unwrap();
     assert!(scratch.0.pools().unwrap().is_empty());
-    assert_eq!((fresh.exists(), old.exists()), (true, false));
+    assert!(fresh.exists());
+    assert!(!old.exists());
 }
 
 #[test]

@@ -88,9 +88,9 @@ pub(super) async fn reap_expired_in(ledger: Ledger, provider: Arc<dyn Provider>)
     let mut ends = stream::iter(ends).buffer_unordered(AT_ONCE);
     while let Some(end) = ends.next().await {
         match end {
-            End::Done(ended) => reaped.ended.push(ended),
-            End::Lives(elsewhere) => reaped.elsewhere.push(elsewhere),
-            End::Failed(left) => reaped.unconfirmed.push(left),
+            Reaping::Done(ended) => reaped.ended.push(ended),
+            Reaping::Lives(elsewhere) => reaped.elsewhere.push(elsewhere),
+            Reaping::Failed(left) => reaped.unconfirmed.push(left),
         }
     }
     reaped.ended.sort_by(|a, b| a.pool.cmp(&b.pool));
@@ -100,27 +100,27 @@ pub(super) async fn reap_expired_in(ledger: Ledger, provider: Arc<dyn Provider>)
 }
 
 /// The result of ending a pool that had expired.
-enum End {
+enum Reaping {
     Done(Ended),
     /// The pool has a live machine meanwhile.
     Lives(Elsewhere),
     Failed(Unconfirmed),
 }
 
-async fn end(provider: &Checked, record: PoolRecord, orphan: Option<Orphan>) -> End {
+async fn end(provider: &Checked, record: PoolRecord, orphan: Option<Orphan>) -> Reaping {
     let pool = record.pool.clone();
     match end_expired(provider, record, orphan).await {
         Ok(end) => end,
-        Err(error) => End::Failed(Unconfirmed { pool, error }),
+        Err(error) => Reaping::Failed(Unconfirmed { pool, error }),
     }
 }
 
-async fn end_expired(provider: &Checked, record: PoolRecord, orphan: Option<Orphan>) -> Result<End> {
+async fn end_expired(provider: &Checked, record: PoolRecord, orphan: Option<Orphan>) -> Result<Reaping> {
     // Ending other pools before this one takes time, so check again.
     if let Some(now) = provider.pools().await?.into_iter().find(|now| now.pool == record.pool)
         && !has_expired(&now, provider, SystemTime::now())
     {
-        return Ok(End::Lives(elsewhere(now)));
+        return Ok(Reaping::Lives(elsewhere(now)));
     }
     // If the record on file is also about another provider, that provider must end the rest, so the
     // record is kept.
@@ -144,7 +144,7 @@ async fn end_expired(provider: &Checked, record: PoolRecord, orphan: Option<Orph
         blocking(move || orphan.forget()).await?;
     }
     let machines = gone.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(End::Done(Ended { pool: record.pool, provider: provider.name().to_owned(), machines }))
+    Ok(Reaping::Done(Ended { pool: record.pool, provider: provider.name().to_owned(), machines }))
 }
 
 /// Whether no machine of a pool can live any more.

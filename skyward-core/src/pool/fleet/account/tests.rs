@@ -74,7 +74,8 @@ fn a_pool_that_grows_divides_the_rest_among_its_nodes_and_grows_no_further_than_
         assert!(near(hours(account.lasts(now).unwrap()), 49.0 / f64::from(most)), "of {most}");
         // 2000 nodes would be paid for less time than the pool needs to end.
         let error = account.allows(&at(Some(10.0)), 2000, now).unwrap_err();
-        assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Budget, false));
+        assert_eq!(error.kind(), ErrorKind::Budget);
+        assert!(!error.is_temporary());
         assert!(error.message().contains("$490.00") && error.message().contains("2000 nodes"), "{error}");
     }
 }
@@ -99,7 +100,8 @@ fn a_pool_whose_rest_does_not_cover_a_machine_that_it_needs_ends_now_and_says_wh
     assert_eq!(account.ends_at(now), None, "nothing is paid");
     let refused = account.allows(&at(Some(10.0)), 1, now).unwrap_err();
     account.close(refused.clone());
-    assert_eq!((account.ends_at(now), account.exhausted(now).message()), (Some(now), refused.message()));
+    assert_eq!(account.ends_at(now), Some(now));
+    assert_eq!(account.exhausted(now).message(), refused.message());
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn a_node_that_is_lost_again_and_again_ends_the_pool_unless_it_was_sound_or_a_ta
         for time in 0..MAX_MACHINES {
             let lasted = if time == 0 { first } else { Duration::ZERO };
             let verdict = story.lose(1, lasted);
-            assert!(matches!(&verdict, Verdict::Repair(steps) if !steps.is_empty()), "{verdict:?}");
+            assert!(matches!(&verdict, Verdict::Repair(directives) if !directives.is_empty()), "{verdict:?}");
         }
     };
     lose(&mut story, Duration::ZERO);
@@ -169,7 +169,7 @@ fn losses_of_a_node_that_leaves_are_not_counted_and_a_node_that_joins_there_begi
     story.fleet.set_target(1);
     for _ in 0..=MAX_MACHINES {
         let verdict = story.lose(1, Duration::ZERO);
-        assert!(matches!(&verdict, Verdict::Repair(steps) if steps.is_empty()), "{verdict:?}");
+        assert!(matches!(&verdict, Verdict::Repair(directives) if directives.is_empty()), "{verdict:?}");
     }
     story.fleet.on_drained(NodeIndex(1));
     story.fleet.on_stopped(NodeIndex(1));

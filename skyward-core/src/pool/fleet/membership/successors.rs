@@ -3,7 +3,7 @@
 use super::{Free, MAX_FAILURES};
 use crate::ids::{MachineNumber, NodeIndex};
 use crate::pool::fleet::Fleet;
-use crate::pool::fleet::step::{Step, Taken};
+use crate::pool::fleet::directive::{Directive, Taken};
 use crate::pool::fleet::table::Membership;
 
 /// A successor: a machine that will replace a machine that will end.
@@ -31,25 +31,25 @@ pub(in crate::pool::fleet) enum HandOver {
 
 impl Fleet {
     /// The machines of these nodes will end: a successor is made ready for each of them.
-    pub(crate) fn on_ending(&mut self, nodes: &[NodeIndex]) -> Vec<Step> {
-        let (mut steps, mut free) = (Vec::new(), self.free(0));
+    pub(crate) fn on_ending(&mut self, nodes: &[NodeIndex]) -> Vec<Directive> {
+        let (mut directives, mut free) = (Vec::new(), self.free(0));
         for node in nodes.iter().copied() {
             let is_member = self.table.membership(node) == Some(Membership::Member);
             if self.ends || !is_member || self.successors.contains_key(&node) {
                 continue;
             }
             self.failed_successors.remove(&node);
-            steps.push(self.succeed(node, HandOver::Draining, &mut free));
+            directives.push(self.succeed(node, HandOver::Draining, &mut free));
         }
-        if !steps.is_empty() {
-            steps.extend(self.plan());
+        if !directives.is_empty() {
+            directives.extend(self.plan());
         }
-        steps
+        directives
     }
 
     /// The successor of a lost node takes its place as soon as it is ready. Without one, the node
     /// gets another machine, unless it leaves (`stays`).
-    pub(in crate::pool::fleet) fn succeed_lost(&mut self, node: NodeIndex, stays: bool) -> Vec<Step> {
+    pub(in crate::pool::fleet) fn succeed_lost(&mut self, node: NodeIndex, stays: bool) -> Vec<Directive> {
         self.failed_successors.remove(&node);
         match self.successors.get_mut(&node) {
             Some(successor) => {
@@ -71,16 +71,16 @@ impl Fleet {
         self.successors.contains_key(&node)
     }
 
-    /// Gives the successor of a node the next free machine number, and returns the step that makes
-    /// it ready.
-    fn succeed(&mut self, node: NodeIndex, state: HandOver, free: &mut Free) -> Step {
+    /// Gives the successor of a node the next free machine number, and returns the directive that
+    /// makes it ready.
+    fn succeed(&mut self, node: NodeIndex, state: HandOver, free: &mut Free) -> Directive {
         let machine = free.take();
         self.successors.insert(node, Successor { machine, ready: false, state });
-        Step::Succeed { node, machine }
+        Directive::Succeed { node, machine }
     }
 
-    /// The next steps for a node whose machine will end.
-    pub(super) fn hand_over(&mut self, node: NodeIndex) -> Vec<Step> {
+    /// The next directives for a node whose machine will end.
+    pub(super) fn hand_over(&mut self, node: NodeIndex) -> Vec<Directive> {
         let Some(successor) = self.successors.get_mut(&node).filter(|successor| successor.ready) else {
             return Vec::new();
         };
@@ -88,12 +88,12 @@ impl Fleet {
             // A world is stopped as a whole, when it is idle.
             HandOver::Drained if !self.joined => {
                 successor.state = HandOver::Stopping;
-                vec![Step::Vacate { node }]
+                vec![Directive::Vacate { node }]
             }
             HandOver::Stopped | HandOver::Lost => {
-                let mut steps: Vec<Step> = self.take(node).into_iter().map(taken).collect();
-                steps.extend(self.plan());
-                steps
+                let mut directives: Vec<Directive> = self.take(node).into_iter().map(taken).collect();
+                directives.extend(self.plan());
+                directives
             }
             HandOver::Draining | HandOver::Drained | HandOver::Stopping => Vec::new(),
         }
@@ -109,42 +109,42 @@ impl Fleet {
     }
 
     /// The successor of a node could not be made ready.
-    pub(super) fn on_successor_failed(&mut self, node: NodeIndex) -> Vec<Step> {
+    pub(super) fn on_successor_failed(&mut self, node: NodeIndex) -> Vec<Directive> {
         let Some(successor) = self.successors.remove(&node) else { return Vec::new() };
-        let mut steps = vec![self.forget(node, successor.machine)];
+        let mut directives = vec![self.forget(node, successor.machine)];
         let failures = self.failed_successors.entry(node).or_default();
         *failures += 1;
         let given_up = *failures >= MAX_FAILURES;
         match successor.state {
-            HandOver::Lost => steps.extend(self.replace(node)),
+            HandOver::Lost => directives.extend(self.replace(node)),
             // The node takes tasks again until another successor is tried.
             HandOver::Draining | HandOver::Drained if given_up => {}
-            HandOver::Stopping | HandOver::Stopped if given_up => steps.extend(self.revive(node)),
+            HandOver::Stopping | HandOver::Stopped if given_up => directives.extend(self.revive(node)),
             state => {
                 let mut free = self.free(0);
-                steps.push(self.succeed(node, state, &mut free));
+                directives.push(self.succeed(node, state, &mut free));
             }
         }
-        steps.extend(self.plan());
-        steps
+        directives.extend(self.plan());
+        directives
     }
 
     /// Gives up the successors of nodes that leave, from this index on.
-    pub(super) fn drop_successors(&mut self, from: u32) -> Vec<Step> {
-        let mut steps = Vec::new();
+    pub(super) fn drop_successors(&mut self, from: u32) -> Vec<Directive> {
+        let mut directives = Vec::new();
         for (node, successor) in self.successors.split_off(&NodeIndex(from)) {
-            steps.push(self.forget(node, successor.machine));
+            directives.push(self.forget(node, successor.machine));
             // Tasks that were submitted for the node by name must still run.
             match successor.state {
                 HandOver::Draining | HandOver::Drained => {}
-                HandOver::Stopping | HandOver::Stopped => steps.extend(self.revive(node)),
-                HandOver::Lost => steps.extend(self.replace(node)),
+                HandOver::Stopping | HandOver::Stopped => directives.extend(self.revive(node)),
+                HandOver::Lost => directives.extend(self.replace(node)),
             }
         }
-        steps
+        directives
     }
 }
 
-fn taken((node, machine, left): Taken) -> Step {
-    Step::Take { node, machine, left }
+fn taken((node, machine, left): Taken) -> Directive {
+    Directive::Take { node, machine, left }
 }

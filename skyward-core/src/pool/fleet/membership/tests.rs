@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::ids::Rank;
 use crate::layout::Layout;
-use crate::pool::fleet::step::{Job, Repair, Workers};
+use crate::pool::fleet::directive::{Job, Repair, Workers};
 use crate::spec::Nodes;
 
 fn machines(numbers: &[u32]) -> Vec<MachineNumber> {
@@ -14,32 +14,32 @@ fn pool(joined: bool, nodes: u32) -> Fleet {
     Fleet::new(joined, Layout::new(1), Nodes::fixed(nodes), (0..nodes).map(MachineNumber).collect(), std::iter::empty())
 }
 
-fn launch(machine: u32) -> Step {
-    Step::Launch { machine: MachineNumber(machine) }
+fn launch(machine: u32) -> Directive {
+    Directive::Launch { machine: MachineNumber(machine) }
 }
 
-fn forget(machine: u32) -> Step {
+fn forget(machine: u32) -> Directive {
     forget_successor(machine, machine)
 }
 
-fn forget_successor(node: u32, machine: u32) -> Step {
-    Step::Forget { node: NodeIndex(node), machine: MachineNumber(machine) }
+fn forget_successor(node: u32, machine: u32) -> Directive {
+    Directive::Forget { node: NodeIndex(node), machine: MachineNumber(machine) }
 }
 
-fn join(node: u32, machine: u32) -> Step {
-    Step::Join { node: NodeIndex(node), machine: MachineNumber(machine) }
+fn join(node: u32, machine: u32) -> Directive {
+    Directive::Join { node: NodeIndex(node), machine: MachineNumber(machine) }
 }
 
-fn leave(node: u32) -> Step {
-    Step::Leave { node: NodeIndex(node) }
+fn leave(node: u32) -> Directive {
+    Directive::Leave { node: NodeIndex(node) }
 }
 
-fn stop(node: u32) -> Step {
-    Step::Stop { node: NodeIndex(node) }
+fn stop(node: u32) -> Directive {
+    Directive::Stop { node: NodeIndex(node) }
 }
 
-fn remove(node: u32, machine: u32, rows: u32) -> Step {
-    Step::Remove { node: NodeIndex(node), machine: MachineNumber(machine), rows }
+fn remove(node: u32, machine: u32, rows: u32) -> Directive {
+    Directive::Remove { node: NodeIndex(node), machine: MachineNumber(machine), rows }
 }
 
 #[test]
@@ -50,7 +50,8 @@ fn further_machines_get_their_places_in_the_order_in_which_they_are_ready() {
     assert!(!pool.is_settled());
     assert_eq!(pool.on_ready(MachineNumber(1)), [join(2, 1)]);
     assert!(pool.is_settled());
-    assert_eq!((pool.members(), pool.coming()), (3, 0));
+    assert_eq!(pool.members(), 3);
+    assert_eq!(pool.coming(), 0);
 }
 
 #[test]
@@ -77,13 +78,13 @@ fn draining_nodes_stay_when_the_target_includes_them_again() {
     pool.on_drained(NodeIndex(2));
     assert_eq!(
         pool.set_target(4),
-        [Step::Stay { node: NodeIndex(1) }, launch(4), launch(5)],
+        [Directive::Stay { node: NodeIndex(1) }, launch(4), launch(5)],
         "node 2 is being stopped, and node 3 cannot stay without it"
     );
     assert_eq!(pool.on_ready(MachineNumber(4)), [], "its place is not free");
     assert_eq!(
         pool.on_stopped(NodeIndex(2)),
-        [remove(2, 2, 4), join(2, 4), Step::Stay { node: NodeIndex(3) }, forget(5)]
+        [remove(2, 2, 4), join(2, 4), Directive::Stay { node: NodeIndex(3) }, forget(5)]
     );
 }
 
@@ -129,7 +130,7 @@ fn a_world_is_reshaped_in_one_step_when_it_is_idle_and_all_new_machines_are_read
     assert_eq!(pool.on_ready(MachineNumber(3)), []);
     assert_eq!(pool.on_ready(MachineNumber(2)), []);
     assert!(pool.is_held() && !pool.is_settled());
-    let reshape = Step::Reshape { stay: 2, left: vec![], join: machines(&[2, 3]), taken: vec![] };
+    let reshape = Directive::Reshape { stay: 2, left: vec![], join: machines(&[2, 3]), taken: vec![] };
     assert_eq!(pool.on_world_idle(), [reshape]);
     assert!(pool.is_held(), "no task starts before the nodes have changed");
     assert_eq!(pool.on_world_idle(), []);
@@ -137,7 +138,7 @@ fn a_world_is_reshaped_in_one_step_when_it_is_idle_and_all_new_machines_are_read
     assert!(pool.is_settled() && !pool.is_held());
     assert_eq!(pool.set_target(1), [leave(3), leave(2), leave(1)]);
     assert!(pool.is_held());
-    let reshape = Step::Reshape { stay: 1, left: machines(&[1, 2, 3]), join: vec![], taken: vec![] };
+    let reshape = Directive::Reshape { stay: 1, left: machines(&[1, 2, 3]), join: vec![], taken: vec![] };
     assert_eq!(pool.on_world_idle(), [reshape]);
     pool.on_reshaped(1, 3, &[]);
     assert_eq!(pool.on_world_idle(), []);
@@ -148,7 +149,7 @@ fn a_world_is_released_when_it_need_not_change_any_more() {
     let mut pool = pool(true, 2);
     assert_eq!(pool.set_target(1), [leave(1)]);
     assert!(pool.is_held());
-    assert_eq!(pool.set_target(2), [Step::Stay { node: NodeIndex(1) }]);
+    assert_eq!(pool.set_target(2), [Directive::Stay { node: NodeIndex(1) }]);
     assert!(!pool.is_held());
     pool.set_target(3);
     assert_eq!(pool.on_ready(MachineNumber(2)), []);
@@ -157,8 +158,8 @@ fn a_world_is_released_when_it_need_not_change_any_more() {
     assert!(!pool.is_held());
 }
 
-fn succeed(node: u32, machine: u32) -> Step {
-    Step::Succeed { node: NodeIndex(node), machine: MachineNumber(machine) }
+fn succeed(node: u32, machine: u32) -> Directive {
+    Directive::Succeed { node: NodeIndex(node), machine: MachineNumber(machine) }
 }
 
 /// Whether a node takes no tasks because its machine will end.
@@ -172,8 +173,8 @@ fn lose(pool: &mut Fleet, node: NodeIndex) {
     assert_eq!(pool.succeed_lost(node, true), []);
 }
 
-fn take(node: u32, machine: u32, left: u32) -> Step {
-    Step::Take { node: NodeIndex(node), machine: MachineNumber(machine), left: MachineNumber(left) }
+fn take(node: u32, machine: u32, left: u32) -> Directive {
+    Directive::Take { node: NodeIndex(node), machine: MachineNumber(machine), left: MachineNumber(left) }
 }
 
 #[test]
@@ -183,7 +184,7 @@ fn a_node_whose_machine_will_end_drains_while_its_successor_is_made_ready() {
     assert!(is_cordoned(&pool, first));
     assert_eq!(pool.on_ending(&[first]), [], "the second notice changes nothing");
     assert_eq!(pool.on_ready(MachineNumber(2)), [], "the node finishes its work first");
-    assert_eq!(pool.on_drained(first), [Step::Vacate { node: first }]);
+    assert_eq!(pool.on_drained(first), [Directive::Vacate { node: first }]);
     assert!(is_cordoned(&pool, first));
     assert_eq!(pool.on_stopped(first), [take(0, 2, 0)]);
     assert!(pool.members() == 2 && !is_cordoned(&pool, first));
@@ -208,7 +209,7 @@ fn after_three_failed_successors_the_node_takes_tasks_again() {
     assert!(!pool.has_successor(first) && !is_cordoned(&pool, first));
     assert_eq!(pool.on_ending(&[first]), [succeed(0, 4)], "a new notice tries again");
     lose(&mut pool, first);
-    assert_eq!(pool.on_failed(MachineNumber(4)), [forget_successor(0, 4), Step::Begin(Repair::Replace(first))]);
+    assert_eq!(pool.on_failed(MachineNumber(4)), [forget_successor(0, 4), Directive::Begin(Repair::Replace(first))]);
 }
 
 #[test]
@@ -226,7 +227,7 @@ fn a_machine_whose_connection_is_cut_gets_no_place_until_it_is_ready_again() {
     let (mut pool, first) = (pool(false, 1), NodeIndex(0));
     pool.on_ending(&[first]);
     pool.on_ready(MachineNumber(1));
-    assert_eq!(pool.on_drained(first), [Step::Vacate { node: first }]);
+    assert_eq!(pool.on_drained(first), [Directive::Vacate { node: first }]);
     assert_eq!(pool.on_cut(MachineNumber(1)), []);
     assert_eq!(pool.on_stopped(first), [], "the successor is not connected");
     assert_eq!(pool.on_ready(MachineNumber(1)), [take(0, 1, 0)]);
@@ -261,7 +262,7 @@ fn an_idle_world_waits_for_its_successor_and_continues_as_its_next_generation() 
     assert_eq!(pool.on_world_idle(), []);
     assert_eq!(pool.on_ready(MachineNumber(2)), []);
     let taken = vec![(second, MachineNumber(2), MachineNumber(1))];
-    assert_eq!(pool.on_world_idle(), [Step::Reshape { stay: 2, left: vec![], join: vec![], taken }]);
+    assert_eq!(pool.on_world_idle(), [Directive::Reshape { stay: 2, left: vec![], join: vec![], taken }]);
     pool.on_reshaped(2, 0, &[second]);
     pool.on_dismissed(MachineNumber(1), true);
     assert!(pool.is_settled());
@@ -283,9 +284,9 @@ fn a_node_that_leaves_has_no_successor() {
     // Tasks that were submitted for the node by name run on another machine in its place, or on the
     // workers that were being stopped.
     let workers = Workers::One(Rank(1));
-    let revived = [Step::End(Job::Stop(last)), Step::End(Job::ReachWorker(Rank(1)))];
-    let revived = revived.into_iter().chain([Step::Begin(Repair::Start(workers))]);
-    for (lost, follow) in [(true, vec![Step::Begin(Repair::Replace(last))]), (false, revived.collect())] {
+    let revived = [Directive::End(Job::Stop(last)), Directive::End(Job::ReachWorker(Rank(1)))];
+    let revived = revived.into_iter().chain([Directive::Begin(Repair::Start(workers))]);
+    for (lost, follow) in [(true, vec![Directive::Begin(Repair::Replace(last))]), (false, revived.collect())] {
         let mut pool = super::tests::pool(false, 2);
         pool.on_ending(&[last]);
         if lost {
@@ -294,8 +295,8 @@ fn a_node_that_leaves_has_no_successor() {
             pool.on_ready(MachineNumber(2));
             pool.on_drained(last);
         }
-        let steps = [leave(1), forget_successor(1, 2)].into_iter().chain(follow);
-        assert_eq!(pool.set_target(1), steps.collect::<Vec<_>>());
+        let directives = [leave(1), forget_successor(1, 2)].into_iter().chain(follow);
+        assert_eq!(pool.set_target(1), directives.collect::<Vec<_>>());
     }
 }
 
@@ -317,8 +318,8 @@ struct History {
     draw: Draw,
     joined: bool,
     pool: Fleet,
-    /// Steps that the pool has requested, and whose ends are not reported yet.
-    open: Vec<Step>,
+    /// Directives that the pool has requested, and whose ends are not reported yet.
+    open: Vec<Directive>,
 }
 
 impl History {
@@ -329,18 +330,18 @@ impl History {
         Self { seed, draw, joined, pool, open: Vec::new() }
     }
 
-    /// Reports something to the pool. In a calm round, open steps end, and all of them succeed: `None`
-    /// if no step is open then.
-    fn report(&mut self, calm: bool) -> Option<Vec<Step>> {
+    /// Reports something to the pool. In a calm round, open directives end, and all of them
+    /// succeed: `None` if no directive is open then.
+    fn report(&mut self, calm: bool) -> Option<Vec<Directive>> {
         let node = NodeIndex(self.draw.below(4) as u32);
-        let steps = match if calm { 9 } else { self.draw.below(8) } {
+        let directives = match if calm { 9 } else { self.draw.below(8) } {
             0 | 1 => self.pool.set_target(self.draw.below(6) as u32),
             2 => self.pool.on_ending(&[node]),
             3 => {
-                let steps = self.pool.succeed_lost(node, true);
+                let directives = self.pool.succeed_lost(node, true);
                 // A lost node has no workers to stop.
-                self.open.retain(|step| *step != Step::Vacate { node } || !steps.is_empty());
-                steps
+                self.open.retain(|directive| *directive != Directive::Vacate { node } || !directives.is_empty());
+                directives
             }
             // An idle world reports after each event that it is idle.
             4 => self.pool.on_world_idle(),
@@ -348,61 +349,64 @@ impl History {
             _ if self.open.is_empty() && self.pool.is_held() => self.pool.on_world_idle(),
             _ if self.open.is_empty() => return self.drained(),
             _ => {
-                let step = self.open.remove(self.draw.below(self.open.len() as u64) as usize);
-                self.end(step, calm)
+                let directive = self.open.remove(self.draw.below(self.open.len() as u64) as usize);
+                self.end(directive, calm)
             }
         };
-        Some(steps)
+        Some(directives)
     }
 
     /// Reports that a node whose machine will end has finished its work; `None` if there is none.
-    fn drained(&mut self) -> Option<Vec<Step>> {
+    fn drained(&mut self) -> Option<Vec<Directive>> {
         let mut successors = self.pool.successors.iter().filter(|_| !self.joined);
         let (node, _) = successors.find(|(_, successor)| successor.state == HandOver::Draining)?;
         let node = *node;
         Some(self.pool.on_drained(node))
     }
 
-    /// Reports the end of a step.
-    fn end(&mut self, step: Step, calm: bool) -> Vec<Step> {
+    /// Reports the end of a directive.
+    fn end(&mut self, directive: Directive, calm: bool) -> Vec<Directive> {
         let pool = &mut self.pool;
-        match step {
-            Step::Launch { machine } | Step::Succeed { machine, .. } if !calm && self.draw.below(4) == 0 => {
+        match directive {
+            Directive::Launch { machine } | Directive::Succeed { machine, .. } if !calm && self.draw.below(4) == 0 => {
                 pool.on_failed(machine)
             }
-            Step::Launch { machine } | Step::Succeed { machine, .. } => pool.on_ready(machine),
-            Step::Leave { node } => pool.on_drained(node),
-            Step::Vacate { node } | Step::Stop { node } => pool.on_stopped(node),
-            Step::Take { left: machine, .. } | Step::Forget { machine, .. } | Step::Remove { machine, .. } => {
+            Directive::Launch { machine } | Directive::Succeed { machine, .. } => pool.on_ready(machine),
+            Directive::Leave { node } => pool.on_drained(node),
+            Directive::Vacate { node } | Directive::Stop { node } => pool.on_stopped(node),
+            Directive::Take { left: machine, .. }
+            | Directive::Forget { machine, .. }
+            | Directive::Remove { machine, .. } => {
                 pool.on_dismissed(machine, true);
                 Vec::new()
             }
-            Step::Reshape { left, taken, .. } => {
+            Directive::Reshape { left, taken, .. } => {
                 let left = left.into_iter().chain(taken.into_iter().map(|(.., left)| left));
                 left.for_each(|machine| pool.on_dismissed(machine, true));
                 Vec::new()
             }
-            Step::Begin(_) | Step::End(_) | Step::Join { .. } | Step::Stay { .. } => Vec::new(),
+            Directive::Begin(_) | Directive::End(_) | Directive::Join { .. } | Directive::Stay { .. } => Vec::new(),
         }
     }
 
-    /// Checks steps of the pool and opens them; some of them take back others.
-    fn follow(&mut self, steps: Vec<Step>) {
+    /// Checks directives of the pool and opens them; some of them take back others.
+    fn follow(&mut self, directives: Vec<Directive>) {
         let (seed, open) = (self.seed, &mut self.open);
-        for step in &steps {
-            match step {
-                Step::Leave { node } => assert!(node.0 > 0, "seed {seed}"),
-                Step::Reshape { stay, left, taken, .. } => {
+        for directive in &directives {
+            match directive {
+                Directive::Leave { node } => assert!(node.0 > 0, "seed {seed}"),
+                Directive::Reshape { stay, left, taken, .. } => {
                     assert!(*stay > 0, "seed {seed}");
                     let taken: Vec<NodeIndex> = taken.iter().map(|(node, ..)| *node).collect();
                     self.pool.on_reshaped(*stay, left.len() as u32, &taken);
                 }
-                Step::Stay { node } => open.retain(|step| *step != leave(node.0)),
-                Step::Forget { machine, .. } => open.retain(|step| {
-                    let succeeds = matches!(step, Step::Succeed { machine: successor, .. } if successor == machine);
-                    *step != launch(machine.0) && !succeeds
+                Directive::Stay { node } => open.retain(|directive| *directive != leave(node.0)),
+                Directive::Forget { machine, .. } => open.retain(|directive| {
+                    let succeeds =
+                        matches!(directive, Directive::Succeed { machine: successor, .. } if successor == machine);
+                    *directive != launch(machine.0) && !succeeds
                 }),
-                Step::Take { node, machine, left } => {
+                Directive::Take { node, machine, left } => {
                     assert_ne!(machine, left, "seed {seed}");
                     assert!(node.0 < self.pool.members(), "seed {seed}: a node that leaves gets another machine");
                 }
@@ -410,7 +414,9 @@ impl History {
             }
         }
         // The nodes of a world do not drain one by one: the world reports that it is idle.
-        open.extend(steps.into_iter().filter(|step| !self.joined || !matches!(step, Step::Leave { .. })));
+        open.extend(
+            directives.into_iter().filter(|directive| !self.joined || !matches!(directive, Directive::Leave { .. })),
+        );
     }
 
     fn assert_no_number_is_used_twice(&self) {
@@ -440,8 +446,8 @@ fn every_random_history_settles_at_its_target() {
     for seed in 0..2000_u64 {
         let mut history = History::new(seed);
         for round in 0..200 {
-            let Some(steps) = history.report(round >= 40) else { break };
-            history.follow(steps);
+            let Some(directives) = history.report(round >= 40) else { break };
+            history.follow(directives);
             history.assert_no_number_is_used_twice();
         }
         history.assert_settled();
@@ -457,23 +463,25 @@ fn a_pool_that_ends_gives_up_what_comes_and_replaces_nothing() {
         let successor = pool.successors[&NodeIndex(0)].machine;
         pool.lose(NodeIndex(1), "gone".to_owned());
         assert!(!pool.succeed_lost(NodeIndex(1), true).is_empty(), "a replacement is begun");
-        let steps = pool.end();
-        for step in [
+        let directives = pool.end();
+        for directive in [
             forget(3),
             forget_successor(0, successor.0),
-            Step::End(Job::Repair(Repair::Replace(NodeIndex(1)))),
-            Step::End(Job::Repair(Repair::Start(if joined { Workers::World } else { Workers::One(Rank(2)) }))),
+            Directive::End(Job::Repair(Repair::Replace(NodeIndex(1)))),
+            Directive::End(Job::Repair(Repair::Start(if joined { Workers::World } else { Workers::One(Rank(2)) }))),
         ] {
-            assert!(steps.contains(&step), "{step:?} is missing: {steps:?}");
+            assert!(directives.contains(&directive), "{directive:?} is missing: {directives:?}");
         }
-        assert_eq!((pool.coming(), pool.is_held()), (0, false));
+        assert_eq!(pool.coming(), 0);
+        assert!(!pool.is_held());
         // What is still connected is kept; nothing is begun for what is lost.
-        assert_eq!(pool.on_agent_away(NodeIndex(2)), [Step::Begin(Repair::ReachAgent(NodeIndex(2)))]);
+        assert_eq!(pool.on_agent_away(NodeIndex(2)), [Directive::Begin(Repair::ReachAgent(NodeIndex(2)))]);
         assert_eq!(pool.on_agent_reached(NodeIndex(2)), []);
         assert_eq!(pool.on_workers_lost(Workers::One(Rank(2))), []);
-        assert_eq!((pool.set_target(9), pool.on_ending(&[NodeIndex(2)])), (Vec::new(), Vec::new()));
+        assert!(pool.set_target(9).is_empty());
+        assert!(pool.on_ending(&[NodeIndex(2)]).is_empty());
         let lost = pool.lose(NodeIndex(2), "gone".to_owned());
-        let begun: Vec<&Step> = lost.iter().filter(|step| matches!(step, Step::Begin(_))).collect();
+        let begun: Vec<&Directive> = lost.iter().filter(|directive| matches!(directive, Directive::Begin(_))).collect();
         assert_eq!(begun.len(), usize::from(joined), "only the other workers of a world are ended: {begun:?}");
         assert_eq!(pool.succeed_lost(NodeIndex(2), true), []);
         assert_eq!(pool.on_failed(successor), []);

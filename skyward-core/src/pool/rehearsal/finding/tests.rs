@@ -121,10 +121,8 @@ fn an_exception_is_reported_only_for_the_rank_that_raised_it() {
 #[test]
 fn an_error_before_a_retry_names_the_rank_of_its_exception() {
     let finding = only(vec![failure(Stage::Call, &[], raised("ValueError", 3))], &[]);
-    assert_eq!(
-        (finding.ranks, finding.message.as_str()),
-        (vec![Rank(3)], "the payload raised ValueError on rank 3: no")
-    );
+    assert_eq!(finding.ranks, vec![Rank(3)]);
+    assert_eq!(finding.message.as_str(), "the payload raised ValueError on rank 3: no");
 }
 
 #[test]
@@ -134,7 +132,8 @@ fn a_stall_reports_where_each_rank_was_and_does_not_name_the_limits_of_the_pool(
     let error = Error::stalled(Duration::from_secs(60), stacks);
     let finding = only([0, 1].map(|rank| failure(Stage::Call, &[rank], error.clone())).to_vec(), &[]);
     assert_eq!(finding.message, "no progress for 60s: rank 0 was in `meet` (a.py:5), rank 1 was in `meet` (a.py:5)");
-    assert_eq!((finding.ranks.len(), finding.stacks().len()), (2, 2));
+    assert_eq!(finding.ranks.len(), 2);
+    assert_eq!(finding.stacks().len(), 2);
     assert!(finding.hint.contains("RehearsalLimits::stall") && !finding.hint.contains("`Limits::stall`"), "{finding}");
     assert!(finding.to_string().contains("\nstacks of rank 0, 1:\n  Current thread"), "{finding}");
 }

@@ -24,31 +24,31 @@ impl Fate for Slow {
         // The value of the argument `n` is the last byte of the map.
         match (args.last(), run) {
             (Some(&FOR_EVER), _) => Work::UntilInterrupted,
-            (Some(&RAISES_ONCE), 1 | 2) => Work::Raise(STEP),
-            _ => Work::Return(STEP),
+            (Some(&RAISES_ONCE), 1 | 2) => Work::Raise(TURN),
+            _ => Work::Return(TURN),
         }
     }
 
     fn hooks(&self, _: u32, _: u32, _: u64) -> Option<Duration> {
-        Some(STEP)
+        Some(TURN)
     }
 }
 
 impl Faults for Slow {
     fn launch(&self, _: u32, _: u32) -> Turn {
-        Turn::Works(STEP)
+        Turn::Works(TURN)
     }
 
     fn connect(&self, _: u32, _: u32) -> Turn {
-        Turn::Works(STEP)
+        Turn::Works(TURN)
     }
 
     fn command(&self, _: u32, _: u32) -> Turn {
-        Turn::Works(STEP / 2)
+        Turn::Works(TURN / 2)
     }
 
     fn terminate(&self, _: u32, _: u32) -> Turn {
-        Turn::Works(STEP)
+        Turn::Works(TURN)
     }
 }
 
@@ -104,11 +104,13 @@ async fn an_error_before_a_retry_is_a_finding() {
 async fn the_hint_for_a_late_call_names_the_limit_that_ended_it() {
     let rehearsal = rehearsed(call(FOR_EVER), |_| ()).await;
     let own = only(&rehearsal);
-    assert_eq!((own.kind, own.message.as_str()), (FindingKind::Deadline, "ranks 0, 1 had not returned after 30s"));
+    assert_eq!(own.kind, FindingKind::Deadline);
+    assert_eq!(own.message.as_str(), "ranks 0, 1 had not returned after 30s");
     assert!(own.hint.contains("`RehearsalLimits::call`"), "{rehearsal}");
     let rehearsal = rehearsed(call(FOR_EVER).timeout(Duration::from_secs(10)), |_| ()).await;
     let of_call = only(&rehearsal);
-    assert_eq!((of_call.kind, of_call.ranks.len()), (FindingKind::Deadline, 2), "{rehearsal}");
+    assert_eq!(of_call.kind, FindingKind::Deadline, "{rehearsal}");
+    assert_eq!(of_call.ranks.len(), 2, "{rehearsal}");
     assert_eq!(of_call.message, "the task ran longer than its timeout of 10s");
     assert!(of_call.hint.contains("`.timeout(…)`") && !of_call.hint.contains("RehearsalLimits"), "{rehearsal}");
 }
@@ -152,7 +154,7 @@ fn cut_at(cut: Cut) -> Option<usize> {
 #[test]
 fn a_rehearsal_that_is_dropped_at_any_point_leaves_nothing_behind() {
     let polls: Vec<Cut> = (0..MOST).map(Cut::Polls).collect();
-    let times = (0..MOST as u32).map(|number| Cut::After(STEP / 4 * number)).collect();
+    let times = (0..MOST as u32).map(|number| Cut::After(TURN / 4 * number)).collect();
     for cuts in [polls, times] {
         let mut last = 0;
         let ended = cuts.into_iter().enumerate().any(|(number, cut)| {
@@ -180,6 +182,6 @@ fn a_rehearsal_that_is_dropped_at_any_point_leaves_nothing_behind() {
 
 const FOR_EVER: u8 = 20;
 const RAISES_ONCE: u8 = 21;
-const STEP: Duration = Duration::from_millis(40);
+const TURN: Duration = Duration::from_millis(40);
 /// More than the number of points at which a rehearsal can be dropped.
 const MOST: usize = 1000;

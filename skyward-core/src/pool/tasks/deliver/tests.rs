@@ -47,7 +47,7 @@ impl Curious {
         std::thread::spawn(move || {
             let _ = answer.send(pool.status());
         });
-        match answered.recv_timeout(DEADLINE) {
+        match answered.recv_timeout(THREAD_START) {
             Ok(_) => drop(self.0.answers.fetch_add(1, Ordering::Relaxed)),
             Err(_) => self.0.unanswered.lock().unwrap().push(what.to_owned()),
         }
@@ -212,7 +212,7 @@ fn a_panic_in_a_subscriber_or_a_recorder_costs_no_outcome_and_no_connection() {
                         handles.push(pool.submit(task, Target::Any).await.unwrap());
                     }
                     for (number, handle) in handles.into_iter().enumerate() {
-                        let outcome = tokio::time::timeout(DEADLINE, handle.outcome()).await.unwrap();
+                        let outcome = tokio::time::timeout(THREAD_START, handle.outcome()).await.unwrap();
                         let kind = outcome.err().map(|error| error.kind());
                         assert_eq!(kind, (number % 2 == 0).then_some(ErrorKind::Raised), "{what}, {round}: {number}");
                     }
@@ -227,4 +227,4 @@ fn a_panic_in_a_subscriber_or_a_recorder_costs_no_outcome_and_no_connection() {
 }
 
 /// Well above the time that a thread takes to start on a busy machine.
-const DEADLINE: Duration = Duration::from_secs(5);
+const THREAD_START: Duration = Duration::from_secs(5);

@@ -9,15 +9,23 @@ use crate::pool::tasks::caller::Reader;
 use crate::pool::tasks::state::State;
 use crate::worker::calls::ToCaller;
 
+/// A part of a file in the store of a node.
+pub(super) struct FileRange {
+    /// The name of the file.
+    pub(super) digest: String,
+    pub(super) offset: u64,
+    pub(super) length: u64,
+}
+
 impl State {
-    /// A worker needs a part of a file (its name, an offset and a length) that another worker has
-    /// put into the store of its node.
+    /// A worker needs a part of a file that another worker has put into the store of its node.
     pub(super) fn fetch(
         &mut self,
         generation: Generation,
-        (rank, fetch): (Rank, u64),
+        rank: Rank,
+        fetch: u64,
         source: Rank,
-        (digest, offset, length): (String, u64, u64),
+        range: FileRange,
         after: &mut After,
     ) {
         let Some(pid) = self.calls_of(rank, generation).map(|calls| calls.pid) else { return };
@@ -25,6 +33,7 @@ impl State {
         match self.calls_of(source, generation) {
             Some(calls) => {
                 let read = calls.reads.add(reader);
+                let FileRange { digest, offset, length } = range;
                 calls.push(ToCaller::Read { read, digest, offset, length }, after);
             }
             None => self.pass_on(generation, reader, None, after),

@@ -157,5 +157,6 @@ async fn a_broadcast_does_not_wait_for_a_world_of_a_pool_that_has_ended() {
     shared.lock().life.lose_driver(&Error::new(ErrorKind::Closed, "a defect"));
     shared.conclude(Ok(()));
     let error = broadcast.now_or_never().unwrap().unwrap_err();
-    assert_eq!((error.kind(), error.message()), (ErrorKind::Closed, "a defect"));
+    assert_eq!(error.kind(), ErrorKind::Closed);
+    assert_eq!(error.message(), "a defect");
 }

@@ -87,6 +87,7 @@ async fn only_machines_of_a_batch_with_a_temporary_error_are_launched_again() {
 async fn a_batch_is_retried_as_long_as_one_machine_may_be() {
     let always = vec![Err(busy()); 100];
     let (machines, asked) = Market { answers: Mutex::new([(0, always)].into()), ..Market::default() }.launch(2).await;
-    assert_eq!((asked.len(), machines[1].is_ok()), (TRIES as usize, true));
+    assert_eq!(asked.len(), TRIES as usize);
+    assert!(machines[1].is_ok());
     assert!(machines[0].as_ref().unwrap_err().to_string().contains("tries: 8"));
 }

@@ -77,10 +77,12 @@ async fn a_deadline_holds_while_a_call_waits_for_its_turn() {
     assert_eq!(started.elapsed(), 5 * PACE / 2);
     assert_eq!(all.iter().filter(|listed| listed.is_ok()).count(), 3);
     let error = all.into_iter().find_map(Result::err).unwrap();
-    assert_eq!((error.kind(), error.is_temporary()), (ErrorKind::Timeout, true));
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(error.is_temporary());
     let what = "scripted was not asked to list its machines within 2.5s: its calls of one kind are 1s apart, and \
                 others came first";
-    assert_eq!((error.message(), error.hint()), (what, Some("`Limits::start` gives more time")));
+    assert_eq!(error.message(), what);
+    assert_eq!(error.hint(), Some("`Limits::start` gives more time"));
 }
 
 #[tokio::test(start_paused = true)]

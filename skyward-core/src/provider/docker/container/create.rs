@@ -2,7 +2,6 @@
 //! a node.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use bollard::models::{ContainerCreateBody, DeviceRequest, HostConfig, MountType};
 
@@ -11,6 +10,7 @@ use super::labels::{
 };
 use super::options::{CACHE, FOLDER, Options, mount};
 use crate::provider::docker::image::ImageFacts;
+use crate::provider::docker::timing::BUILDER_LEASE;
 use crate::provider::{Keeper, LaunchRequest, Offer, keeper};
 use crate::remote::quoted;
 
@@ -74,7 +74,7 @@ pub(in crate::provider::docker) fn builder_body(options: &Options, node: &Node) 
     if options.is_in_memory(FOLDER) {
         // A folder in memory is shared with no other container, nor is the lease in it.
         mounts.push(mount(MountType::VOLUME, FOLDER));
-        lease = LONGEST_BUILD;
+        lease = BUILDER_LEASE;
     }
     let host = HostConfig {
         mounts: Some(mounts),
@@ -129,5 +129,3 @@ chmod 700 "$1"
 const OWN_CACHE: &str = r#"
 [ -z "$owner" ] || chown "$owner" "$1" "$SKYWARD_CACHE_DIR"
 "#;
-/// The lease of a builder that cannot see the lease of its node.
-const LONGEST_BUILD: Duration = Duration::from_secs(3600);

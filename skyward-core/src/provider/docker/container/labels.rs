@@ -8,6 +8,7 @@ use bollard::models::ContainerSummary;
 
 use crate::ids::{LaunchId, MachineId, MachineNumber, PoolId};
 use crate::provider::docker::image::ImageFacts;
+use crate::provider::timing::{LONGEST_LEASE, UNRECORDED_LEASE};
 use crate::provider::{Labels, PoolRecord};
 
 /// The name of a launch's container: the same for each caller.
@@ -73,7 +74,7 @@ pub(in crate::provider::docker) fn record(
     now: SystemTime,
     age: Duration,
 ) -> Option<PoolRecord> {
-    let lease = milliseconds(labels, LEASE).unwrap_or(UNSAID_LEASE).min(LONGEST_LEASE);
+    let lease = milliseconds(labels, LEASE).unwrap_or(UNRECORDED_LEASE).min(LONGEST_LEASE);
     let expires = (now + lease).checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
     let owner = labels.get(OWNER).cloned().unwrap_or_default();
     Some(PoolRecord::new(PoolId::new(labels.get(POOL)?), expires).owner(owner))
@@ -112,7 +113,3 @@ const LABEL: &str = "skyward.label.";
 const CLIENT: &str = "skyward.client";
 /// The label with the accelerators that the container has.
 pub(in crate::provider::docker) const DEVICES: &str = "skyward.devices";
-/// The assumed lease of what an older version created.
-const UNSAID_LEASE: Duration = Duration::from_secs(3600);
-/// More than anybody waits, and less than a clock can count.
-const LONGEST_LEASE: Duration = Duration::from_secs(366 * 24 * 3600);

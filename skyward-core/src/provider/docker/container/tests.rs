@@ -51,11 +51,14 @@ fn a_node_reads_the_cache_and_its_builder_writes_it() {
     for options in [Options::new("i".into()), bound] {
         let (node, builder) = bodies(&options);
         let (read, written) = (at(&node, CACHE).unwrap(), at(&builder, CACHE).unwrap());
-        assert_eq!((read.read_only, written.read_only), (Some(true), Some(false)));
-        assert_eq!((&read.source, read.typ), (&written.source, written.typ));
+        assert_eq!(read.read_only, Some(true));
+        assert_eq!(written.read_only, Some(false));
+        assert_eq!(&read.source, &written.source);
+        assert_eq!(read.typ, written.typ);
         assert_eq!(variable(&node, "SKYWARD_CACHE_MODE"), Some("read"));
         assert_eq!(variable(&builder, "SKYWARD_CACHE_MODE"), Some("build"));
-        assert_eq!((&node.image, &node.cmd), (&builder.image, &builder.cmd));
+        assert_eq!(&node.image, &builder.image);
+        assert_eq!(&node.cmd, &builder.cmd);
         let host = builder.host_config.unwrap();
         assert_eq!(host.volumes_from.unwrap(), ["skyward-p-x-n1-a2"]);
         assert!(host.device_requests.is_none());
@@ -100,7 +103,9 @@ fn each_state_of_docker_and_of_podman_is_parsed() {
     for (text, status) in states {
         let json = format!(r#"[{{"Id":"a","Names":["/x"],"State":{text:?}}},{{"Id":"b","State":"running"}}]"#);
         let found = listed(&json).unwrap();
-        assert_eq!((state(&found[0]), is_named(&found[0], "x"), found.len()), (status, true, 2), "{text}");
+        assert_eq!(state(&found[0]), status, "{text}");
+        assert!(is_named(&found[0], "x"), "{text}");
+        assert_eq!(found.len(), 2, "{text}");
     }
     assert!(listed("[{").is_none() && listed(r#"[{"Id":3}]"#).is_none());
 }

@@ -28,7 +28,9 @@ fn processes_that_cannot_be_read_end_no_machine() {
     let lived = process.try_wait().unwrap().is_none();
     let ended = marks.end(Duration::from_secs(30));
     process.wait().unwrap();
-    assert_eq!((results, lived, ended.unwrap()), ((true, true), true, Vec::new()));
+    assert_eq!(results, (true, true));
+    assert!(lived);
+    assert!(ended.unwrap().is_empty());
 }
 
 #[test]

@@ -20,7 +20,8 @@ async fn a_machine_that_the_provider_lists_late_is_ended_too() {
     });
     let reaped = reap_with(&scratch, &[&cloud]).await;
     assert_eq!(reaped.ended.len(), 1, "{reaped}");
-    assert_eq!((&reaped.ended[0].pool, &reaped.ended[0].machines), (&pool, &ids));
+    assert_eq!(&reaped.ended[0].pool, &pool);
+    assert_eq!(&reaped.ended[0].machines, &ids);
     assert!(cloud.machines.lock().unwrap().is_empty());
     assert!(cloud.torn_down.load(Ordering::Relaxed) > 0);
     assert_eq!(scratch.files(), 0);
@@ -71,7 +72,8 @@ async fn a_pool_that_is_not_confirmed_gone_stays_in_the_ledger() {
     assert!(reaped.ended.is_empty());
     assert_eq!(reaped.unconfirmed[0].pool, pool);
     assert!(format!("{:#}", reaped.unconfirmed[0].error).contains(&format!("{pool}.n1")), "{reaped}");
-    assert_eq!((scratch.files(), cloud.torn_down.load(Ordering::Relaxed)), (1, 0));
+    assert_eq!(scratch.files(), 1);
+    assert_eq!(cloud.torn_down.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]

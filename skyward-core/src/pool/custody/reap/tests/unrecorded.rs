@@ -27,10 +27,15 @@ async fn a_pool_without_a_ledger_is_ended_when_it_has_expired_and_the_provider_h
         assert_eq!(cloud.machines.lock().unwrap().is_empty(), is_over, "{seconds}: {reaped}");
         assert_eq!(cloud.torn_down.load(Ordering::Relaxed) > 0, is_over, "{seconds}: {reaped}");
         match is_over {
-            true => assert_eq!((&reaped.ended[0].pool, reaped.ended[0].machines.len()), (&pool, 1)),
+            true => {
+                assert_eq!(&reaped.ended[0].pool, &pool);
+                assert_eq!(reaped.ended[0].machines.len(), 1);
+            }
             false => {
                 let other = &reaped.elsewhere[0];
-                assert_eq!((&other.pool, other.owner.as_str(), other.process), (&pool, "ada", None));
+                assert_eq!(&other.pool, &pool);
+                assert_eq!(other.owner.as_str(), "ada");
+                assert_eq!(other.process, None);
                 assert!(other.expires.is_some() && reaped.to_string().contains("ada started it"), "{reaped}");
             }
         }
@@ -51,7 +56,8 @@ async fn an_expired_pool_that_a_live_client_of_this_ledger_holds_is_not_ended() 
     // After its client is gone, the pool is ended and its record removed.
     drop(ledger);
     let reaped = reap_expired_with(&scratch, &cloud).await;
-    assert_eq!((reaped.ended.len(), scratch.files()), (1, 0), "{reaped}");
+    assert_eq!(reaped.ended.len(), 1, "{reaped}");
+    assert_eq!(scratch.files(), 0, "{reaped}");
 }
 
 #[tokio::test]
@@ -62,7 +68,8 @@ async fn a_record_of_another_provider_stays_in_the_ledger() {
     let cloud = Arc::new(Cloud { name: "cloud", ..Cloud::default() });
     *cloud.pools.lock().unwrap() = vec![listed(&pool, -86_400)];
     let reaped = reap_expired_with(&scratch, &cloud).await;
-    assert_eq!((reaped.ended.len(), scratch.read(&pool)), (1, written), "{reaped}");
+    assert_eq!(reaped.ended.len(), 1, "{reaped}");
+    assert_eq!(scratch.read(&pool), written, "{reaped}");
 }
 
 #[tokio::test]
@@ -72,7 +79,8 @@ async fn a_pool_that_has_a_live_machine_again_is_left_alone() {
     *cloud.machines.lock().unwrap() = vec![machine(&pool, 0)];
     *cloud.pools.lock().unwrap() = vec![listed(&pool, -86_400)];
     let reaped = reap_expired_with(&scratch, &cloud).await;
-    assert_eq!((reaped.ended.len(), reaped.elsewhere.len()), (0, 1), "{reaped}");
+    assert_eq!(reaped.ended.len(), 0, "{reaped}");
+    assert_eq!(reaped.elsewhere.len(), 1, "{reaped}");
     assert!(cloud.ended.lock().unwrap().is_empty() && cloud.torn_down.load(Ordering::Relaxed) == 0, "{reaped}");
 }
 

@@ -1,15 +1,15 @@
-//! The steps that the fleet asks its driver to carry out.
+//! The directives that the fleet asks its driver to carry out.
 //!
-//! Recovery and membership return the same steps, so the driver has one executor, which carries
-//! them out in order. One flat enum serves both: each step is one line of that executor, and
-//! whatever runs in the background is a [`Job`] that a step begins or ends.
+//! Recovery and membership return the same directives, so the driver has one executor, which
+//! carries them out in order. One flat enum serves both: each directive is one line of that
+//! executor, and whatever runs in the background is a [`Job`] that a directive begins or ends.
 
 use crate::ids::{MachineNumber, NodeIndex, Rank};
 
-/// One step for the driver. A node is named by its number in the pool, a machine by its number at
-/// the provider.
+/// One directive for the driver. A node is named by its number in the pool, a machine by its number
+/// at the provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum Directive {
     Begin(Repair),
     /// Give the job up.
     End(Job),

@@ -17,7 +17,7 @@ use crate::spec::Accelerator;
 
 /// The offers that a pool may use, the best first.
 #[derive(Debug)]
-pub(crate) struct Market {
+pub(crate) struct Shortlist {
     provider: String,
     candidates: Vec<Candidate>,
     same_place: bool,
@@ -65,7 +65,7 @@ pub(crate) enum Next {
     Nothing,
 }
 
-impl Market {
+impl Shortlist {
     pub(crate) fn new(provider: &str, offers: Vec<Offer>, same_place: bool) -> Self {
         let candidate = |offer| Candidate { offer, out: None, tried: false, preempted: None };
         let candidates = offers.into_iter().map(candidate).collect();

@@ -1,10 +1,10 @@
-//! Carries out the steps that the fleet returns, in order.
+//! Carries out the directives that the fleet returns, in order.
 
 use std::sync::Arc;
 
 use super::serving::Serving;
 use crate::ids::{MachineNumber, NodeIndex};
-use crate::pool::fleet::step::{Job, Repair, Step, Workers};
+use crate::pool::fleet::directive::{Directive, Job, Repair, Workers};
 use crate::pool::fleet::{Fleet, Verdict};
 use crate::pool::node::purchase::Patience;
 use crate::pool::node::repair;
@@ -16,10 +16,10 @@ impl Serving {
         read(&self.shared.lock().fleet)
     }
 
-    /// Lets the fleet decide on an event. The scheduler follows at once, and the steps that the
-    /// fleet returns are carried out. If a step leads to an event, the steps of that event come
-    /// before the next step.
-    pub(crate) fn decide(&mut self, event: impl FnOnce(&mut Fleet) -> Vec<Step>) {
+    /// Lets the fleet decide on an event. The scheduler follows at once, and the directives that
+    /// the fleet returns are carried out. If a directive leads to an event, the directives of that
+    /// event come before the next directive.
+    pub(crate) fn decide(&mut self, event: impl FnOnce(&mut Fleet) -> Vec<Directive>) {
         self.judge(|fleet, _| Verdict::Repair(event(fleet)));
     }
 
@@ -37,30 +37,30 @@ impl Serving {
     /// Does what follows from a loss.
     pub(super) fn act_on(&mut self, verdict: Verdict) {
         match verdict {
-            Verdict::Repair(steps) => steps.into_iter().for_each(|step| self.carry_out(step)),
+            Verdict::Repair(directives) => directives.into_iter().for_each(|directive| self.carry_out(directive)),
             Verdict::Sick(node, error) => self.on_node_lost(node, error),
-            Verdict::Failed(steps, error) => {
-                steps.into_iter().for_each(|step| self.carry_out(step));
+            Verdict::Failed(directives, error) => {
+                directives.into_iter().for_each(|directive| self.carry_out(directive));
                 self.failed.get_or_insert(error);
             }
         }
     }
 
-    fn carry_out(&mut self, step: Step) {
-        match step {
-            Step::Begin(repair) => self.begin(repair),
-            Step::End(job) => self.jobs.end(job),
-            Step::Launch { machine } => self.make_ready(None, machine),
-            Step::Forget { node, machine } => self.forget(node, machine),
-            Step::Join { node, machine } => self.join(node, machine),
-            Step::Leave { node } => self.report_leaving(node),
-            Step::Stay { node } => self.on_staying(node),
-            Step::Stop { node } => self.retire(node),
-            Step::Remove { node, machine, rows } => self.remove(node, machine, rows),
-            Step::Succeed { node, machine } => self.make_ready(Some(node), machine),
-            Step::Vacate { node } => self.vacate(node),
-            Step::Take { node, machine, left } => self.take((node, machine, left)),
-            Step::Reshape { stay, left, join, taken } => self.reshape(stay, left, join, taken),
+    fn carry_out(&mut self, directive: Directive) {
+        match directive {
+            Directive::Begin(repair) => self.begin(repair),
+            Directive::End(job) => self.jobs.end(job),
+            Directive::Launch { machine } => self.make_ready(None, machine),
+            Directive::Forget { node, machine } => self.forget(node, machine),
+            Directive::Join { node, machine } => self.join(node, machine),
+            Directive::Leave { node } => self.report_leaving(node),
+            Directive::Stay { node } => self.on_staying(node),
+            Directive::Stop { node } => self.retire(node),
+            Directive::Remove { node, machine, rows } => self.remove(node, machine, rows),
+            Directive::Succeed { node, machine } => self.make_ready(Some(node), machine),
+            Directive::Vacate { node } => self.vacate(node),
+            Directive::Take { node, machine, left } => self.take((node, machine, left)),
+            Directive::Reshape { stay, left, join, taken } => self.reshape(stay, left, join, taken),
         }
     }
 

@@ -1,0 +1,14 @@
+//! The times of connections by SSH, by what they bound.
+
+use std::time::Duration;
+
+/// How long an address may be silent before a new attempt.
+pub(crate) const ADDRESS_SILENT: Duration = Duration::from_secs(3);
+/// How long a server that answers other requests may take to open a channel.
+pub(crate) const CHANNEL_OPEN: Duration = Duration::from_secs(15);
+/// How long a close request may wait for its turn.
+pub(crate) const CLOSE_TURN: Duration = Duration::from_secs(5);
+/// How long a caller without a deadline of its own waits until other connections are open.
+pub(crate) const CONNECT_TURN: Duration = Duration::from_secs(60);
+/// How long it may take to connect to the host and to reach a socket there.
+pub(crate) const FORWARD: Duration = Duration::from_secs(20);
