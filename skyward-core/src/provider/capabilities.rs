@@ -25,6 +25,13 @@ pub struct Capabilities {
     /// after [`LaunchRequest::ends_in`](super::LaunchRequest::ends_in), whether the lease is
     /// renewed or not.
     pub keeper: bool,
+    /// Whether one call for many machines takes no longer than one for a single machine, because it
+    /// is one request of the provider's service. The pool then combines calls of `launch`, `inspect`
+    /// and `terminate` that come at nearly the same moment, and each caller gets the result of its own
+    /// machine. A provider that calls [`launch_each`](super::launch_each) promises nothing here: a
+    /// machine that is slow would keep those of other callers waiting. A provider with a
+    /// [`pace`](Self::pace) is called in the same way, without this promise.
+    pub batches: bool,
     /// Whether a batch can be launched [all or none](super::LaunchBatch::all_or_none).
     pub gangs: bool,
     /// Whether the provider can know the end of a running machine in advance: the provider takes
@@ -50,6 +57,7 @@ impl Capabilities {
         Self {
             outlives_client: false,
             keeper: false,
+            batches: false,
             gangs: false,
             preemptible: false,
             shared_host: false,
@@ -76,6 +84,13 @@ impl Capabilities {
     #[must_use]
     pub fn outlives_client(mut self) -> Self {
         self.outlives_client = true;
+        self
+    }
+
+    /// One call for many machines takes no longer than one for a single machine.
+    #[must_use]
+    pub fn batches(mut self) -> Self {
+        self.batches = true;
         self
     }
 

@@ -73,6 +73,9 @@ use crate::remote::Remote;
 /// - `launch` creates again what `prepare` created, where that is gone. The request has what that
 ///   takes: the pool, its owner, its lease and its labels.
 /// - A machine's id is never the id of another machine of its pool, also not later.
+/// - With [`Capabilities::batches`], the requests of a batch may differ in all but pool and offer,
+///   and may be partly launched already; a machine that is refused or unknown changes no other result
+///   of its call.
 /// - Dropping the future of `launch` leaves at most machines that `list` finds within
 ///   [`Capabilities::settles_in`].
 /// - With [`Capabilities::gangs`], a batch that is [all or none](LaunchBatch::all_or_none) starts all
@@ -122,7 +125,7 @@ use crate::remote::Remote;
 /// | `identity` | once for a start, before the pool's first record in the ledger; by `reap`; instead of the provider's that of each part, where it has parts | 1 min |
 /// | `offers` | for a start or a plan; once more when nothing fits | 1 min |
 /// | `prepare` | once for a start | 5 min |
-/// | `launch` | for each machine, at the same time; a joined world may be one batch | 10 min |
+/// | `launch` | for each machine, at the same time; a joined world may be one batch; see below | 10 min |
 /// | `inspect` | see below | 20 s or 1 min |
 /// | `connect` | when `inspect` has reported a place; without a limit of tries, with pauses up to 500 ms | `Limits::start` |
 /// | `terminate`, `list` | in rounds, until the machines are gone; `list` also after a launch with an unknown result | 2 min, 1 min |
@@ -140,6 +143,13 @@ use crate::remote::Remote;
 ///
 /// With a [pace](Capabilities::pace), calls of one method are that far apart, whichever pool of the
 /// process makes them; the wait for a turn is a part of the deadline.
+///
+/// With [`Capabilities::batches`] or a pace, the pool combines calls of `inspect`, of `terminate`, and
+/// of `launch` by one offer without [`all_or_none`](LaunchBatch::all_or_none), which come within 10
+/// milliseconds or wait for one turn, into one call for all of their machines. Each caller keeps its
+/// own deadline and its own retries: machines of which the provider returns a temporary error are
+/// asked about again, together with new ones. How many machines one request of the service can have
+/// is the provider's own affair: it divides a larger batch.
 ///
 /// Futures may be dropped at any await point. Methods may be called from another Tokio runtime than
 /// before: when the runtime of a pool ends first, a thread with a runtime of its own ends the

@@ -27,6 +27,7 @@
 //! # }
 //! ```
 
+mod batches;
 pub(super) mod contract;
 mod drops;
 mod ends;
@@ -45,6 +46,7 @@ mod reports;
 mod service;
 mod trial;
 
+pub use batches::batches_have_a_result_for_each;
 pub use drops::{dropped_launch_is_listed, dropped_launch_leaves_nothing};
 pub use ends::{
     gone_leaves_nothing, keeper_ends_the_machine, keeper_ends_the_machine_at_its_time, terminate_ends_each,
@@ -122,7 +124,7 @@ pub async fn all_with(
             parts_have_their_machines;
         (provider, again) identity_stays_the_same, values_are_one_provider, launch_is_not_memory, list_is_not_memory,
             pools_lists_what_is_there, launch_needs_no_memory;
-        (provider, service) identities_differ, failures_are_told, gangs_are_whole,
+        (provider, service) identities_differ, failures_are_told, batches_have_a_result_for_each, gangs_are_whole,
             queued_machines_wait, preemptions_are_told;
         (provider) gang_machines_end_alone, ends_in_is_true, terminate_is_idempotent, terminate_may_come_early,
             terminate_is_seen, terminate_ends_each, terminate_ends_what_runs, gone_leaves_nothing,

@@ -141,6 +141,15 @@ async fn guesses_while_the_service_fails_are_found() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn batches_whose_machines_share_a_fate_are_found() {
+    finds! {
+        BatchOfOneKind => batches_have_a_result_for_each(service): "there are no machines left",
+        BatchIsRefusedWhole => batches_have_a_result_for_each(service): "the service had one machine",
+        GoneSpoilsTheBatch => batches_have_a_result_for_each(service): "one of them gone",
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn gangs_in_part_and_machines_that_leave_the_queue_wrongly_are_found() {
     finds! {
         PartOfGang => gangs_are_whole(service): "none may be launched",

@@ -37,6 +37,9 @@ pub(crate) enum Fault {
     ListBeyondSettling,
     DropIsForgotten,
     ReusesIds,
+    BatchOfOneKind,
+    BatchIsRefusedWhole,
+    GoneSpoilsTheBatch,
     PartOfGang,
     GangEndsTogether,
     HidesQueued,
@@ -191,7 +194,7 @@ impl Provider for Cloud {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let capabilities = Capabilities::new().outlives_client().gangs().settles_in(SETTLES);
+        let capabilities = Capabilities::new().outlives_client().batches().gangs().settles_in(SETTLES);
         // The watch command tells of preemptions, without `inspect`.
         if self.is(Fault::SilentWatch) { capabilities } else { capabilities.preemptible() }
     }
@@ -222,7 +225,12 @@ impl Provider for Cloud {
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
         let none = || Err(Error::refused(Refusal::Capacity, "there are no machines left"));
         let has = self.center.has();
-        if batch.all_or_none && !self.is(Fault::PartOfGang) && (has as usize) < batch.requests.len() {
+        let is_whole = batch.all_or_none && !self.is(Fault::PartOfGang) || self.is(Fault::BatchIsRefusedWhole);
+        if is_whole && (has as usize) < batch.requests.len() {
+            return batch.requests.iter().map(|_| none()).collect();
+        }
+        let differ = batch.requests.windows(2).any(|two| two[0].labels != two[1].labels);
+        if self.is(Fault::BatchOfOneKind) && differ {
             return batch.requests.iter().map(|_| none()).collect();
         }
         let each = batch.requests.iter().zip(0..).map(async |(request, index)| match index < has {
@@ -253,6 +261,10 @@ impl Provider for Cloud {
     }
 
     async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
+        if self.is(Fault::GoneSpoilsTheBatch) && machines.iter().any(|machine| self.center.get(machine).is_none()) {
+            let unknown = || Err(Error::new(ErrorKind::Provider, "one of the machines is not known"));
+            return machines.iter().map(|_| unknown()).collect();
+        }
         terminate_each(machines, async |machine| self.end(machine)).await
     }
 

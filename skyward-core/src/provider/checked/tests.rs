@@ -2,8 +2,9 @@
 
 mod choice;
 mod connect;
+mod gather;
 mod launch;
-mod looks;
+mod look;
 mod pace;
 mod retries;
 

@@ -45,6 +45,11 @@ const LINES: &[(&str, &[&str])] = &[
         &["dropped_launch_is_listed", "dropped_launch_leaves_nothing"],
     ),
     (
+        "With `Capabilities::batches`, the requests of a batch may differ in all but pool and offer, and may be partly \
+         launched already; a machine that is refused or unknown changes no other result of its call.",
+        &["batches_have_a_result_for_each"],
+    ),
+    (
         "With `Capabilities::gangs`, a batch that is all or none starts all of its machines or none, and each of them \
          ends alone.",
         &["gangs_are_whole", "gang_machines_end_alone"],
