@@ -318,6 +318,14 @@ impl Provider for Aws {
         self.shared(clients, &known, (&pool.owner, &pool.labels)).await.map(|_| ())
     }
 
+    async fn adopt(&self, pool: &PoolRequest) -> Result<()> {
+        let message =
+            format!("the pool {} cannot be taken over: only its client has the keys of its machines", pool.pool);
+        Err(Error::refused(Refusal::Denied, message).with_hint(
+            "its keys are in the memory of the process that launched the machines; `skyward::reap()` ends what that process has left",
+        ))
+    }
+
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
         match self.launch_all(batch).await {
             Ok(machines) => machines,

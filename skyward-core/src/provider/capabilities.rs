@@ -38,6 +38,10 @@ pub struct Capabilities {
     /// the machine back, or the machine's walltime is over. The pool then inspects its machines
     /// every 30 seconds.
     pub preemptible: bool,
+    /// Whether another client can take over a pool, with [`adopt`](super::Provider::adopt), when the
+    /// client that launched its machines is gone. A provider whose client keeps in memory what leads
+    /// to the machines, such as their keys, cannot promise it.
+    pub adopts: bool,
     /// Whether all machines are parts of one host, and share its cores, memory, accelerators and
     /// ports.
     pub shared_host: bool,
@@ -60,6 +64,7 @@ impl Capabilities {
             batches: false,
             gangs: false,
             preemptible: false,
+            adopts: false,
             shared_host: false,
             settles_in: Duration::from_secs(5),
             pace: Duration::ZERO,
@@ -105,6 +110,13 @@ impl Capabilities {
     #[must_use]
     pub fn preemptible(mut self) -> Self {
         self.preemptible = true;
+        self
+    }
+
+    /// Another client can take over a pool.
+    #[must_use]
+    pub fn adopts(mut self) -> Self {
+        self.adopts = true;
         self
     }
 

@@ -86,6 +86,10 @@ use crate::remote::Remote;
 ///   soon as gone.
 /// - When a machine is gone, so are all processes and files on it, and it can no longer be reached.
 /// - `prepare` may be called more than once.
+/// - With [`Capabilities::adopts`], `adopt` makes the value as able to launch, list, inspect, reach, end
+///   and tear down the machines of a pool as the one that prepared the pool, also in another process.
+///   It starts and ends nothing, may be called more than once, and creates again what `prepare` created,
+///   where that is gone. Without the capability, it fails, and the error is final.
 /// - `teardown` may be called more than once, and without `prepare` or `launch` having finished. It
 ///   does not touch other pools. After it, nothing of the pool is left.
 /// - `list` finds every live machine of a pool within [`Capabilities::settles_in`], from the
@@ -125,6 +129,7 @@ use crate::remote::Remote;
 /// | `identity` | once for a start, before the pool's first record in the ledger; by `reap`; instead of the provider's that of each part, where it has parts | 1 min |
 /// | `offers` | for a start or a plan; once more when nothing fits | 1 min |
 /// | `prepare` | once for a start | 5 min |
+/// | `adopt` | never by a pool of this version; see [`adopt`](Self::adopt) | 5 min |
 /// | `launch` | for each machine, at the same time; a joined world may be one batch; see below | 10 min |
 /// | `inspect` | see below | 20 s or 1 min |
 /// | `connect` | when `inspect` has reported a place; without a limit of tries, with pauses up to 500 ms | `Limits::start` |
@@ -219,6 +224,30 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     ///
     /// `teardown` removes what was created.
     async fn prepare(&self, pool: &PoolRequest) -> Result<()>;
+
+    /// Takes over a pool that another client has prepared: a process that has ended. Afterwards this
+    /// value is to the pool what the value was that prepared it. What that client held, such as a lock
+    /// that shows that it lives, this value holds from now on.
+    ///
+    /// A client that takes over calls `adopt` instead of [`prepare`](Self::prepare), once for a pool,
+    /// before any other call for that pool but [`identity`](Self::identity) and [`list`](Self::list).
+    /// It must have made sure that the earlier client does nothing more: the provider need not know
+    /// of clients. A provider that does know refuses a pool whose client lives. Another value of the
+    /// same process is the same client.
+    ///
+    /// The request is that of the earlier client, with the same pool.
+    ///
+    /// # Errors
+    ///
+    /// - [`Denied`](crate::error::Refusal::Denied), with the reason: the earlier client lives, or a
+    ///   provider without [`Capabilities::adopts`] cannot take over any pool.
+    /// - [`ErrorKind::Provider`](crate::error::ErrorKind::Provider), temporary where the same call may
+    ///   succeed later.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be called again. `teardown` removes what was created.
+    async fn adopt(&self, pool: &PoolRequest) -> Result<()>;
 
     /// Launches machines of one offer. A returned machine is bought, but need not run yet:
     /// [`inspect`](Self::inspect) reports when it runs, and where. A provider that launches one

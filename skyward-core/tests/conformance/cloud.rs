@@ -40,6 +40,9 @@ pub(crate) enum Fault {
     BatchOfOneKind,
     BatchIsRefusedWhole,
     GoneSpoilsTheBatch,
+    AdoptsWithoutKeys,
+    AdoptEndsMachines,
+    RefusesToAdoptForNow,
     PartOfGang,
     GangEndsTogether,
     HidesQueued,
@@ -194,7 +197,8 @@ impl Provider for Cloud {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let capabilities = Capabilities::new().outlives_client().batches().gangs().settles_in(SETTLES);
+        let mut capabilities = Capabilities::new().outlives_client().batches().gangs().settles_in(SETTLES);
+        capabilities.adopts = !self.is(Fault::RefusesToAdoptForNow);
         // The watch command tells of preemptions, without `inspect`.
         if self.is(Fault::SilentWatch) { capabilities } else { capabilities.preemptible() }
     }
@@ -220,6 +224,20 @@ impl Provider for Cloud {
         self.center.answer()?;
         self.center.prepare(&pool.pool, &pool.owner);
         Ok(())
+    }
+
+    async fn adopt(&self, pool: &PoolRequest) -> Result<()> {
+        match self.fault {
+            Fault::AdoptEndsMachines => {
+                let of_pool = self.center.all().into_iter().filter(|rented| rented.machine.pool == pool.pool);
+                of_pool.for_each(|rented| self.center.end(&rented.machine.id));
+            }
+            Fault::RefusesToAdoptForNow => {
+                return Err(Error::new(ErrorKind::Provider, "the keys are elsewhere").temporary());
+            }
+            _ => {}
+        }
+        self.prepare(pool).await
     }
 
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
@@ -252,6 +270,9 @@ impl Provider for Cloud {
 
     async fn connect(&self, machine: &Machine, _: &Place) -> Result<Box<dyn Remote>> {
         self.center.answer()?;
+        if self.is(Fault::AdoptsWithoutKeys) && self.value > 0 {
+            return Err(Error::new(ErrorKind::Login, "another process has the keys of the machine"));
+        }
         if self.center.get(&machine.id).is_none() {
             return Err(Error::new(ErrorKind::Provider, "the machine is gone"));
         }

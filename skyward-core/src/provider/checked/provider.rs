@@ -55,6 +55,11 @@ impl Provider for Checked {
         self.call(&call, pool.pool.as_str(), || self.inner.prepare(pool)).await
     }
 
+    async fn adopt(&self, pool: &PoolRequest) -> Result<()> {
+        let call = self.within(5 * MINUTE, "take over a pool", "pool");
+        self.call(&call, pool.pool.as_str(), || self.inner.adopt(pool)).await
+    }
+
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
         let mut call = self.within(10 * MINUTE, "launch a machine", "launch");
         call.is_gathered = self.gathers() && !batch.all_or_none;

@@ -79,6 +79,9 @@ impl Provider for Scripted {
     async fn prepare(&self, _: &PoolRequest) -> Result<()> {
         Ok(())
     }
+    async fn adopt(&self, _: &PoolRequest) -> Result<()> {
+        Ok(())
+    }
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
         let other = |request: &LaunchRequest| {
             let mut machine = Machine::of(batch, request, MachineId::new("m"));

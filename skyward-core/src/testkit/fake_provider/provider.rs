@@ -33,7 +33,7 @@ impl Provider for FakeProvider {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new().preemptible()
+        Capabilities::new().preemptible().adopts()
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
@@ -43,6 +43,10 @@ impl Provider for FakeProvider {
     async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
         lock(&self.0.state).pools.insert(pool.pool.clone(), pool.clone());
         Ok(())
+    }
+
+    async fn adopt(&self, pool: &PoolRequest) -> Result<()> {
+        self.prepare(pool).await
     }
 
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {

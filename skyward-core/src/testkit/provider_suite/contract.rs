@@ -69,6 +69,13 @@ const LINES: &[(&str, &[&str])] = &[
     ),
     ("`prepare` may be called more than once.", &["prepare_is_repeatable"]),
     (
+        "With `Capabilities::adopts`, `adopt` makes the value as able to launch, list, inspect, reach, end and tear \
+         down the machines of a pool as the one that prepared the pool, also in another process. It starts and ends \
+         nothing, may be called more than once, and creates again what `prepare` created, where that is gone. Without \
+         the capability, it fails, and the error is final.",
+        &["adopt_takes_over"],
+    ),
+    (
         "`teardown` may be called more than once, and without `prepare` or `launch` having finished. It does not \
          touch other pools. After it, nothing of the pool is left.",
         &["teardown_is_idempotent", "teardown_leaves_other_pools", "nothing_is_left"],

@@ -56,6 +56,9 @@ impl Provider for Market {
     async fn prepare(&self, _: &PoolRequest) -> Result<()> {
         Ok(())
     }
+    async fn adopt(&self, _: &PoolRequest) -> Result<()> {
+        Ok(())
+    }
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
         self.asked.lock().unwrap().push(batch.requests.iter().map(|request| request.number.0).collect());
         let _held = self.launching.lock().await;
