@@ -26,11 +26,11 @@ pub struct Capabilities {
     /// renewed or not.
     pub keeper: bool,
     /// Whether one call for many machines takes no longer than one for a single machine, because it
-    /// is one request of the provider's service. The pool then combines calls of `launch`, `inspect`
-    /// and `terminate` that come at nearly the same moment, and each caller gets the result of its own
-    /// machine. A provider that calls [`launch_each`](super::launch_each) promises nothing here: a
-    /// machine that is slow would keep those of other callers waiting. A provider with a
-    /// [`pace`](Self::pace) is called in the same way, without this promise.
+    /// is one request of the provider's service. The pool then combines calls of `launch`,
+    /// `inspect` and `terminate` that come at nearly the same moment, and each caller gets the
+    /// result of its own machine. A provider that calls [`launch_each`](super::launch_each)
+    /// promises nothing here: a machine that is slow would keep those of other callers waiting. A
+    /// provider with a [`pace`](Self::pace) is called in the same way, without this promise.
     pub batches: bool,
     /// Whether a batch can be launched [all or none](super::LaunchBatch::all_or_none).
     pub gangs: bool,
@@ -38,9 +38,9 @@ pub struct Capabilities {
     /// the machine back, or the machine's walltime is over. The pool then inspects its machines
     /// every 30 seconds.
     pub preemptible: bool,
-    /// Whether another client can take over a pool, with [`adopt`](super::Provider::adopt), when the
-    /// client that launched its machines is gone. A provider whose client keeps in memory what leads
-    /// to the machines, such as their keys, cannot promise it.
+    /// Whether another client can take over a pool, with [`adopt`](super::Provider::adopt), when
+    /// the client that launched its machines is gone. A provider whose client keeps in memory what
+    /// leads to the machines, such as their keys, cannot promise it.
     pub adopts: bool,
     /// Whether all machines are parts of one host, and share its cores, memory, accelerators and
     /// ports.

@@ -56,8 +56,8 @@ use crate::remote::{Process, Remote};
 pub struct Local {
     root: Option<PathBuf>,
     inherited: Vec<String>,
-    /// The open records of the pools that were prepared or adopted here. The lock on each shows that its
-    /// client lives.
+    /// The open records of the pools that were prepared or adopted here. The lock on each shows
+    /// that its client lives.
     held: Arc<Mutex<BTreeMap<PoolId, Arc<File>>>>,
 }
 

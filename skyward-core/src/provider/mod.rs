@@ -74,8 +74,8 @@ use crate::remote::Remote;
 ///   takes: the pool, its owner, its lease and its labels.
 /// - A machine's id is never the id of another machine of its pool, also not later.
 /// - With [`Capabilities::batches`], the requests of a batch may differ in all but pool and offer,
-///   and may be partly launched already; a machine that is refused or unknown changes no other result
-///   of its call.
+///   and may be partly launched already; a machine that is refused or unknown changes no other
+///   result of its call.
 /// - Dropping the future of `launch` leaves at most machines that `list` finds within
 ///   [`Capabilities::settles_in`].
 /// - With [`Capabilities::gangs`], a batch that is [all or none](LaunchBatch::all_or_none) starts all
@@ -86,10 +86,11 @@ use crate::remote::Remote;
 ///   soon as gone.
 /// - When a machine is gone, so are all processes and files on it, and it can no longer be reached.
 /// - `prepare` may be called more than once.
-/// - With [`Capabilities::adopts`], `adopt` makes the value as able to launch, list, inspect, reach, end
-///   and tear down the machines of a pool as the one that prepared the pool, also in another process.
-///   It starts and ends nothing, may be called more than once, and creates again what `prepare` created,
-///   where that is gone. Without the capability, it fails, and the error is final.
+/// - With [`Capabilities::adopts`], `adopt` makes the value as able to launch, list, inspect,
+///   reach, end and tear down the machines of a pool as the one that prepared the pool, also in
+///   another process. It starts and ends nothing, may be called more than once, and creates again
+///   what `prepare` created, where that is gone. Without the capability, it fails, and the error is
+///   final.
 /// - `teardown` may be called more than once, and without `prepare` or `launch` having finished. It
 ///   does not touch other pools. After it, nothing of the pool is left.
 /// - `list` finds every live machine of a pool within [`Capabilities::settles_in`], from the
@@ -149,12 +150,12 @@ use crate::remote::Remote;
 /// With a [pace](Capabilities::pace), calls of one method are that far apart, whichever pool of the
 /// process makes them; the wait for a turn is a part of the deadline.
 ///
-/// With [`Capabilities::batches`] or a pace, the pool combines calls of `inspect`, of `terminate`, and
-/// of `launch` by one offer without [`all_or_none`](LaunchBatch::all_or_none), which come within 10
-/// milliseconds or wait for one turn, into one call for all of their machines. Each caller keeps its
-/// own deadline and its own retries: machines of which the provider returns a temporary error are
-/// asked about again, together with new ones. How many machines one request of the service can have
-/// is the provider's own affair: it divides a larger batch.
+/// With [`Capabilities::batches`] or a pace, the pool combines calls of `inspect`, of `terminate`,
+/// and of `launch` by one offer without [`all_or_none`](LaunchBatch::all_or_none), which come
+/// within 10 milliseconds or wait for one turn, into one call for all of their machines. Each
+/// caller keeps its own deadline and its own retries: machines of which the provider returns a
+/// temporary error are asked about again, together with new ones. How many machines one request of
+/// the service can have is the provider's own affair: it divides a larger batch.
 ///
 /// Futures may be dropped at any await point. Methods may be called from another Tokio runtime than
 /// before: when the runtime of a pool ends first, a thread with a runtime of its own ends the
@@ -225,15 +226,15 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// `teardown` removes what was created.
     async fn prepare(&self, pool: &PoolRequest) -> Result<()>;
 
-    /// Takes over a pool that another client has prepared: a process that has ended. Afterwards this
-    /// value is to the pool what the value was that prepared it. What that client held, such as a lock
-    /// that shows that it lives, this value holds from now on.
+    /// Takes over a pool that another client has prepared: a process that has ended. Afterwards
+    /// this value is to the pool what the value was that prepared it. What that client held, such
+    /// as a lock that shows that it lives, this value holds from now on.
     ///
-    /// A client that takes over calls `adopt` instead of [`prepare`](Self::prepare), once for a pool,
-    /// before any other call for that pool but [`identity`](Self::identity) and [`list`](Self::list).
-    /// It must have made sure that the earlier client does nothing more: the provider need not know
-    /// of clients. A provider that does know refuses a pool whose client lives. Another value of the
-    /// same process is the same client.
+    /// A client that takes over calls `adopt` instead of [`prepare`](Self::prepare), once for a
+    /// pool, before any other call for that pool but [`identity`](Self::identity) and
+    /// [`list`](Self::list). It must have made sure that the earlier client does nothing more: the
+    /// provider need not know of clients. A provider that does know refuses a pool whose client
+    /// lives. Another value of the same process is the same client.
     ///
     /// The request is that of the earlier client, with the same pool.
     ///
@@ -241,8 +242,8 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     ///
     /// - [`Denied`](crate::error::Refusal::Denied), with the reason: the earlier client lives, or a
     ///   provider without [`Capabilities::adopts`] cannot take over any pool.
-    /// - [`ErrorKind::Provider`](crate::error::ErrorKind::Provider), temporary where the same call may
-    ///   succeed later.
+    /// - [`ErrorKind::Provider`](crate::error::ErrorKind::Provider), temporary where the same call
+    ///   may succeed later.
     ///
     /// # Cancel safety
     ///

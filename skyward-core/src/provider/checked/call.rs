@@ -20,7 +20,8 @@ pub(super) struct Call {
     pub(super) limit: Duration,
     /// Whether the call waits for its turn by the provider's pace.
     pub(super) is_paced: bool,
-    /// Whether the call is combined with those of others, and waits for its turn together with them.
+    /// Whether the call is combined with those of others, and waits for its turn together with
+    /// them.
     pub(super) is_gathered: bool,
     /// Whether the last try has had its turn.
     pub(super) had_turn: AtomicBool,

@@ -66,8 +66,8 @@ struct Inner {
 /// What this value has done. The state of the hosts themselves is always asked there.
 #[derive(Debug, Default)]
 struct Known {
-    /// Pools that were prepared or adopted here, with the machines that they may have. Nobody else launches
-    /// for them.
+    /// Pools that were prepared or adopted here, with the machines that they may have. Nobody else
+    /// launches for them.
     pools: BTreeMap<PoolId, BTreeMap<MachineId, Machine>>,
     /// Launches that are not done. A launch without waiters may have claimed a slot all the same,
     /// and is completed before `list` reports on its pool.
@@ -277,8 +277,8 @@ impl Provider for Hosts {
         Ok(())
     }
 
-    /// Learns the machines of the pool from the hosts. A host that does not answer may have some: until
-    /// it has answered, the pool cannot be listed. Fails only if no host answers.
+    /// Learns the machines of the pool from the hosts. A host that does not answer may have some:
+    /// until it has answered, the pool cannot be listed. Fails only if no host answers.
     async fn adopt(&self, pool: &PoolRequest) -> Result<()> {
         let sites = self.checked()?;
         let listed = join_all(sites.iter().map(|site| site.learn_machines(&pool.pool))).await;

@@ -83,8 +83,8 @@ impl Folders {
         held::of_process(record).map_err(failed)
     }
 
-    /// Takes over the record of a pool, unless the process that holds it lives. Creates what is gone,
-    /// as [`prepare`](Self::prepare) does.
+    /// Takes over the record of a pool, unless the process that holds it lives. Creates what is
+    /// gone, as [`prepare`](Self::prepare) does.
     pub(super) async fn adopt(&self, pool: &PoolRequest) -> Result<Arc<File>> {
         let folder = self.pool(&pool.pool)?;
         self.make_root()?;

@@ -100,8 +100,8 @@ pub(super) fn of_process(record: File) -> io::Result<Arc<File>> {
     Ok(record)
 }
 
-/// Whether another process keeps the record in a pool's folder locked. A check, and a machine that is
-/// added, lock it for a moment only.
+/// Whether another process keeps the record in a pool's folder locked. A check, and a machine that
+/// is added, lock it for a moment only.
 pub(super) async fn is_kept(folder: &Path) -> io::Result<bool> {
     let file = match File::open(folder.join(RECORD)) {
         Ok(file) => file,

@@ -10,8 +10,8 @@ use crate::testkit::Violation;
 
 /// With [`adopts`](crate::provider::Capabilities::adopts), `again`, another value of the provider,
 /// takes over a pool: it lists, inspects and reaches the machine that the first value has launched,
-/// launches another one, ends both and tears the pool down. Without the capability, `adopt` fails with
-/// a final error.
+/// launches another one, ends both and tears the pool down. Without the capability, `adopt` fails
+/// with a final error.
 ///
 /// # Errors
 ///

@@ -8,11 +8,12 @@ use crate::ids::MachineId;
 use crate::provider::Provider;
 use crate::testkit::Violation;
 
-/// With [`batches`](crate::provider::Capabilities::batches), the machines of one call have results of
-/// their own: requests that differ, or are partly launched already, are launched by one call; and
-/// a machine that is gone changes neither the reports nor the ends of the others. If the service has
-/// machines for a part of a batch, as is checked for a service with a [limit](Service::limit), that
-/// part is launched. The clause holds for a provider without the capability.
+/// With [`batches`](crate::provider::Capabilities::batches), the machines of one call have results
+/// of their own: requests that differ, or are partly launched already, are launched by one call;
+/// and a machine that is gone changes neither the reports nor the ends of the others. If the
+/// service has machines for a part of a batch, as is checked for a service with a
+/// [limit](Service::limit), that part is launched. The clause holds for a provider without the
+/// capability.
 ///
 /// # Errors
 ///
