@@ -156,24 +156,23 @@ impl Aws {
         let Some(first) = batch.requests.first() else { return Ok(Vec::new()) };
         let pool = self.known(&first.pool, first.lease)?;
         let calls = if batch.all_or_none { vec![batch.requests.clone()] } else { shared_calls(&batch.requests) };
-        let launched = calls.into_iter().map(|requests| self.launch_some(&pool, batch, requests));
+        let launched = calls.into_iter().map(|requests| async {
+            let launches: Vec<LaunchId> = requests.iter().map(|request| request.launch.clone()).collect();
+            let answers = self.launch_some(&pool, batch, requests).await;
+            answers.unwrap_or_else(|error| launches.into_iter().map(|launch| (launch, Err(error.clone()))).collect())
+        });
         let answers: Answers = join_all(launched).await.into_iter().flatten().collect();
         let answer = |request: &LaunchRequest| answers.get(&request.launch).cloned().unwrap_or_else(unanswered);
         Ok(batch.requests.iter().map(answer).collect())
     }
 
     /// Launches machines of a batch by one call.
-    async fn launch_some(&self, pool: &Pool, batch: &LaunchBatch, requests: Vec<LaunchRequest>) -> Answers {
-        let launches: Vec<LaunchId> = requests.iter().map(|request| request.launch.clone()).collect();
-        let launched = async {
-            let clients = self.clients().await?;
-            let Some(LaunchRequest { owner, labels, .. }) = requests.first() else { return Ok(Answers::new()) };
-            let shared = self.shared(clients, pool, (owner, labels)).await?;
-            let (options, all_or_none) = (&self.options, batch.all_or_none);
-            Ok(launch::launch(clients, options, (pool, &shared), &batch.offer, requests, all_or_none).await)
-        };
-        let failed = |error: Error| launches.into_iter().map(|launch| (launch, Err(error.clone()))).collect();
-        launched.await.unwrap_or_else(failed)
+    async fn launch_some(&self, pool: &Pool, batch: &LaunchBatch, requests: Vec<LaunchRequest>) -> Result<Answers> {
+        let Some(first) = requests.first() else { return Ok(Answers::new()) };
+        let clients = self.clients().await?;
+        let shared = self.shared(clients, pool, (&first.owner, &first.labels)).await?;
+        let (options, all_or_none) = (&self.options, batch.all_or_none);
+        Ok(launch::launch(clients, options, (pool, &shared), &batch.offer, requests, all_or_none).await)
     }
 
     /// The command on each machine that prints notices of its end.
