@@ -5,7 +5,8 @@
 //! So a replacement announces itself when it begins, and the purchase waits until each announced
 //! replacement has come to it, and until no other node may be lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
@@ -33,8 +34,9 @@ pub(crate) struct Together {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The nodes whose replacements have begun and have no machine yet.
-    begun: BTreeSet<NodeIndex>,
+    /// The nodes whose replacements have begun and have no machine yet, and how many of each: one that
+    /// was given up may end after its successor has begun.
+    begun: BTreeMap<NodeIndex, u32>,
     open: Option<Open>,
 }
 
@@ -75,7 +77,7 @@ pub(crate) struct Replacing {
 impl Replacing {
     /// Announces the replacement of a node.
     pub(crate) fn begin(together: &Arc<Together>, node: NodeIndex) -> Self {
-        lock(&together.state).begun.insert(node);
+        *lock(&together.state).begun.entry(node).or_default() += 1;
         together.moved.notify_waiters();
         Self { together: Arc::clone(together), node }
     }
@@ -101,7 +103,7 @@ impl Replacing {
         loop {
             let wanted = Wanted { launch, on_wait: Box::new(on_wait()) };
             let (launches, outcome) = self.join(wanted, pool, cleanup, provider);
-            let _waiting = Waiting { together: &self.together, launches, node: self.node };
+            let _waiting = Waiting { together: &self.together, launches, launch };
             if let Some(bought) = outcome.await? {
                 let none = || Error::new(ErrorKind::Provider, "a launch of several machines left one of them out");
                 return bought.get(&self.node).cloned().ok_or_else(none);
@@ -145,7 +147,12 @@ impl Replacing {
 
 impl Drop for Replacing {
     fn drop(&mut self) {
-        lock(&self.together.state).begun.remove(&self.node);
+        if let Entry::Occupied(mut begun) = lock(&self.together.state).begun.entry(self.node) {
+            *begun.get_mut() -= 1;
+            if *begun.get() == 0 {
+                begun.remove();
+            }
+        }
         self.together.moved.notify_waiters();
     }
 }
@@ -154,13 +161,14 @@ impl Drop for Replacing {
 struct Waiting<'a> {
     together: &'a Together,
     launches: Launches,
-    node: NodeIndex,
+    launch: Launch,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if let Some(launches) = lock(&self.launches).as_mut() {
-            launches.remove(&self.node);
+            // Not that of a later replacement of the node.
+            launches.retain(|node, wanted| *node != self.launch.node || wanted.launch.attempt != self.launch.attempt);
         }
         self.together.moved.notify_waiters();
     }
@@ -211,7 +219,7 @@ impl Together {
 
     fn have_all_come(&self, pool: &Pool, launches: &Launches) -> bool {
         let come: BTreeSet<NodeIndex> = lock(launches).iter().flat_map(BTreeMap::keys).copied().collect();
-        let all = lock(&self.state).begun == come;
+        let all = lock(&self.state).begun.keys().eq(&come);
         all && !pool.lock().fleet.is_one_away()
     }
 }
