@@ -81,7 +81,7 @@ impl Provider for Folders {
         "folders"
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new().outlives_client().shared_host()
+        Capabilities::new().outlives_client().adopts().shared_host()
     }
     async fn identity(&self) -> skyward::Result<String> {
         Ok(self.0.to_string_lossy().into_owned())
@@ -96,6 +96,10 @@ impl Provider for Folders {
     }
     async fn prepare(&self, pool: &PoolRequest) -> skyward::Result<()> {
         self.own(&pool.pool, &pool.owner)
+    }
+    async fn adopt(&self, pool: &PoolRequest) -> skyward::Result<()> {
+        // All that it knows of a pool is in files.
+        self.prepare(pool).await
     }
     async fn launch(&self, batch: &LaunchBatch) -> Vec<skyward::Result<Machine>> {
         launch_each(batch, async |request| self.make(batch, request)).await

@@ -1,6 +1,6 @@
 //! The provider.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use aws_sdk_ec2::types::Instance;
 use futures_util::future::join_all;
 use ipnet::IpNet;
 use skyward_core::error::{Error, ErrorKind, Refusal, Result};
-use skyward_core::ids::{LaunchId, MachineId, OfferId, PoolId};
+use skyward_core::ids::{LaunchId, MachineId, PoolId};
 use skyward_core::provider::{
     Capabilities, Labels, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Part, Place,
     PoolRecord, PoolRequest, Provider, Requirements,
@@ -25,7 +25,6 @@ use crate::client::{Account, Clients};
 use crate::connect;
 use crate::describe;
 use crate::errors::called;
-use crate::gather::Gather;
 use crate::images::ImageChoice;
 use crate::launch::{self, Answers};
 use crate::lease;
@@ -66,9 +65,6 @@ use crate::teardown;
 pub struct Aws {
     options: Arc<Options>,
     account: Account,
-    launches: Arc<Gather<Alike, LaunchRequest, Answers>>,
-    looks: Arc<Gather<(), Vec<MachineId>, Result<Vec<Instance>>>>,
-    ends: Arc<Gather<(), Vec<MachineId>, Ended>>,
     pools: Arc<Mutex<HashMap<PoolId, Arc<Pool>>>>,
     /// When a caller first asked about each instance that EC2 does not list.
     asked: Arc<Mutex<HashMap<MachineId, Instant>>>,
@@ -76,9 +72,6 @@ pub struct Aws {
     /// offers.
     block_ends: Arc<Mutex<Option<SystemTime>>>,
 }
-
-/// The outcome of one call that terminates instances, for each of them.
-type Ended = HashMap<MachineId, Result<()>>;
 
 impl Aws {
     /// The account and the region of the SDK's default chain.
@@ -157,46 +150,29 @@ impl Aws {
         }
     }
 
-    /// Launches, by calls of many machines each.
+    /// Launches, by calls of at most [`MOST`] machines that may share a call; all or none, by one
+    /// call.
     async fn launch_all(&self, batch: &LaunchBatch) -> Result<Vec<Result<Machine>>> {
         let Some(first) = batch.requests.first() else { return Ok(Vec::new()) };
         let pool = self.known(&first.pool, first.lease)?;
-        if batch.all_or_none {
-            let mut answers = self.launch_some(&pool, &batch.offer, batch.requests.clone(), true).await?;
-            return Ok(batch
-                .requests
-                .iter()
-                .map(|request| answers.remove(&request.launch).unwrap_or_else(unanswered))
-                .collect());
-        }
-        let each = batch.requests.iter().map(|request| async {
-            let (this, pool, offer) = (self.clone(), Arc::clone(&pool), batch.offer.clone());
-            let alike = Alike::of(&batch.offer, request);
-            let answers = self.launches.call(alike, request.clone(), move |mut requests| async move {
-                // The same launch may be asked for twice.
-                requests.sort_by_key(|request| (request.number, request.launch.clone()));
-                requests.dedup_by(|one, other| one.launch == other.launch);
-                let launches: Vec<LaunchId> = requests.iter().map(|request| request.launch.clone()).collect();
-                let answers = this.launch_some(&pool, &offer, requests, false).await;
-                answers
-                    .unwrap_or_else(|error| launches.into_iter().map(|launch| (launch, Err(error.clone()))).collect())
-            });
-            answers.await.get(&request.launch).cloned().unwrap_or_else(unanswered)
+        let calls = if batch.all_or_none { vec![batch.requests.clone()] } else { shared_calls(&batch.requests) };
+        let launched = calls.into_iter().map(|requests| async {
+            let launches: Vec<LaunchId> = requests.iter().map(|request| request.launch.clone()).collect();
+            let answers = self.launch_some(&pool, batch, requests).await;
+            answers.unwrap_or_else(|error| launches.into_iter().map(|launch| (launch, Err(error.clone()))).collect())
         });
-        Ok(join_all(each).await)
+        let answers: Answers = join_all(launched).await.into_iter().flatten().collect();
+        let answer = |request: &LaunchRequest| answers.get(&request.launch).cloned().unwrap_or_else(unanswered);
+        Ok(batch.requests.iter().map(answer).collect())
     }
 
-    async fn launch_some(
-        &self,
-        pool: &Pool,
-        offer: &Offer,
-        requests: Vec<LaunchRequest>,
-        all_or_none: bool,
-    ) -> Result<Answers> {
+    /// Launches machines of a batch by one call.
+    async fn launch_some(&self, pool: &Pool, batch: &LaunchBatch, requests: Vec<LaunchRequest>) -> Result<Answers> {
         let Some(first) = requests.first() else { return Ok(Answers::new()) };
         let clients = self.clients().await?;
         let shared = self.shared(clients, pool, (&first.owner, &first.labels)).await?;
-        Ok(launch::launch(clients, &self.options, (pool, &shared), offer, requests, all_or_none).await)
+        let (options, all_or_none) = (&self.options, batch.all_or_none);
+        Ok(launch::launch(clients, options, (pool, &shared), &batch.offer, requests, all_or_none).await)
     }
 
     /// The command on each machine that prints notices of its end.
@@ -294,7 +270,7 @@ impl Provider for Aws {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new().outlives_client().keeper().gangs().preemptible().settles_in(SETTLES)
+        Capabilities::new().outlives_client().keeper().batches().gangs().preemptible().settles_in(SETTLES)
     }
 
     async fn identity(&self) -> Result<String> {
@@ -341,6 +317,14 @@ impl Provider for Aws {
         self.shared(clients, &known, (&pool.owner, &pool.labels)).await.map(|_| ())
     }
 
+    async fn adopt(&self, pool: &PoolRequest) -> Result<()> {
+        let message =
+            format!("the pool {} cannot be taken over: only its client has the keys of its machines", pool.pool);
+        Err(Error::refused(Refusal::Denied, message).with_hint(
+            "its keys are in the memory of the process that launched the machines; `skyward::reap()` ends what that process has left",
+        ))
+    }
+
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
         match self.launch_all(batch).await {
             Ok(machines) => machines,
@@ -349,16 +333,9 @@ impl Provider for Aws {
     }
 
     async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
-        let this = self.clone();
-        let looked = self.looks.call((), machines.to_vec(), move |all| async move {
-            let clients = this.clients().await?;
-            let machines = each_once(all);
-            let instances = describe::by_id(clients, &machines).await?;
-            this.renew(clients, &instances).await;
-            Ok(instances)
-        });
-        let looked = looked.await;
-        let instances = looked.as_ref().as_ref().map_err(Error::clone)?;
+        let clients = self.clients().await?;
+        let instances = describe::by_id(clients, machines).await?;
+        self.renew(clients, &instances).await;
         let (watch, now) = (self.watch(), SystemTime::now());
         let report = |machine: &MachineId| {
             let found = instances.iter().find(|instance| instance.instance_id() == Some(machine.as_str()));
@@ -378,17 +355,10 @@ impl Provider for Aws {
     }
 
     async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
-        let this = self.clone();
-        let ended = self.ends.call((), machines.to_vec(), move |all| async move {
-            let machines = each_once(all);
-            let ended = match this.clients().await {
-                Ok(clients) => teardown::terminate(clients, &machines).await,
-                Err(error) => machines.iter().map(|_| Err(error.clone())).collect(),
-            };
-            machines.into_iter().zip(ended).collect()
-        });
-        let ended = ended.await;
-        machines.iter().map(|machine| ended.get(machine).cloned().unwrap_or_else(unanswered)).collect()
+        match self.clients().await {
+            Ok(clients) => teardown::terminate(clients, machines).await,
+            Err(error) => machines.iter().map(|_| Err(error.clone())).collect(),
+        }
     }
 
     async fn teardown(&self, pool: &PoolId) -> Result<()> {
@@ -430,34 +400,17 @@ impl fmt::Debug for Aws {
     }
 }
 
-/// What launches must have in common to be made by one call: the instances of a call share its user
-/// data.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Alike {
-    pool: PoolId,
-    offer: OfferId,
-    times: [Option<Duration>; 3],
-    owner: String,
-    labels: Labels,
-}
-
-impl Alike {
-    fn of(offer: &Offer, request: &LaunchRequest) -> Self {
+/// The launches of a batch, divided by what those of one call must have in common: the instances of
+/// a call share its user data.
+fn shared_calls(requests: &[LaunchRequest]) -> Vec<Vec<LaunchRequest>> {
+    let mut alike: BTreeMap<_, Vec<LaunchRequest>> = BTreeMap::new();
+    for request in requests {
         // The time left of one budget, computed twice, differs by the moment between the two.
-        let minutes = request.ends_in.map(|ends_in| Duration::from_secs(ends_in.as_secs() / 60 * 60));
-        Self {
-            pool: request.pool.clone(),
-            offer: offer.id.clone(),
-            times: [Some(request.lease), Some(request.boot), minutes],
-            owner: request.owner.clone(),
-            labels: request.labels.clone(),
-        }
+        let minutes = request.ends_in.map(|ends_in| ends_in.as_secs() / 60);
+        let key = (request.lease, request.boot, minutes, &request.owner, &request.labels);
+        alike.entry(key).or_default().push(request.clone());
     }
-}
-
-/// The ids in several requests, each once.
-fn each_once(machines: Vec<Vec<MachineId>>) -> Vec<MachineId> {
-    machines.into_iter().flatten().collect::<BTreeSet<_>>().into_iter().collect()
+    alike.into_values().flat_map(|alike| alike.chunks(MOST).map(<[_]>::to_vec).collect::<Vec<_>>()).collect()
 }
 
 /// The error for an instance that the answer to a call for several instances leaves out. The next
@@ -466,6 +419,8 @@ fn unanswered<T>() -> Result<T> {
     Err(Error::new(ErrorKind::Provider, "EC2 returned no result for one of the instances of a call").temporary())
 }
 
+/// The most machines that are launched by one call, unless all or none are.
+const MOST: usize = 100;
 const WATCH: &str = include_str!("scripts/watch.sh");
 /// How long EC2 can take to list what a call has made: its answers agree with each other some time
 /// after a change.
@@ -477,3 +432,30 @@ const LOOK: Duration = Duration::from_secs(1);
 const FORGOTTEN: Duration = Duration::from_secs(3600);
 /// After this time since its launch, an instance that EC2 does not list is gone.
 const SEEN_WITHIN: Duration = Duration::from_secs(180);
+
+#[cfg(test)]
+mod tests {
+    use skyward_core::ids::MachineNumber;
+
+    use super::*;
+
+    #[test]
+    fn launches_share_a_call_if_their_user_data_is_the_same() {
+        let request = |number: u32, ends_in: u64| {
+            let launch = LaunchId::new(format!("p-n{number}-a1"));
+            let request = LaunchRequest::new(launch, PoolId::new("p"), MachineNumber(number), SETTLES);
+            request.ends_in(Duration::from_secs(ends_in))
+        };
+        let sizes = |requests: &[LaunchRequest]| shared_calls(requests).iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(sizes(&(0..150).map(|number| request(number, 3600)).collect::<Vec<_>>()), [100, 50]);
+        assert_eq!(sizes(&[request(0, 3601), request(1, 3659), request(2, 3600)]), [3], "one minute");
+        let differ = [
+            request(0, 3600),
+            request(1, 60),
+            request(2, 3600).labels([("team", "vision")]),
+            request(3, 3600).boot(SETTLES * 2),
+            request(4, 3600).owner("ada"),
+        ];
+        assert_eq!(sizes(&differ), [1; 5]);
+    }
+}

@@ -11,7 +11,6 @@ mod client;
 mod connect;
 mod describe;
 mod errors;
-mod gather;
 mod images;
 mod launch;
 mod lease;

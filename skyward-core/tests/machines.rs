@@ -210,6 +210,9 @@ impl Provider for Blind {
     async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
         self.inner.prepare(pool).await
     }
+    async fn adopt(&self, pool: &PoolRequest) -> Result<()> {
+        self.inner.adopt(pool).await
+    }
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
         self.inner.launch(batch).await
     }

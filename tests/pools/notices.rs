@@ -85,6 +85,10 @@ impl Provider for Spot {
         self.inner.prepare(pool).await
     }
 
+    async fn adopt(&self, pool: &PoolRequest) -> skyward::Result<()> {
+        self.inner.adopt(pool).await
+    }
+
     async fn launch(&self, batch: &LaunchBatch) -> Vec<skyward::Result<Machine>> {
         let machines = self.inner.launch(batch).await;
         let launched = machines.iter().flatten().map(|machine| (machine.number, machine.id.clone()));

@@ -25,12 +25,23 @@ pub struct Capabilities {
     /// after [`LaunchRequest::ends_in`](super::LaunchRequest::ends_in), whether the lease is
     /// renewed or not.
     pub keeper: bool,
+    /// Whether one call for many machines takes no longer than one for a single machine, because it
+    /// is one request of the provider's service. The pool then combines calls of `launch`,
+    /// `inspect` and `terminate` that come at nearly the same moment, and each caller gets the
+    /// result of its own machine. A provider that calls [`launch_each`](super::launch_each)
+    /// promises nothing here: a machine that is slow would keep those of other callers waiting. A
+    /// provider with a [`pace`](Self::pace) is called in the same way, without this promise.
+    pub batches: bool,
     /// Whether a batch can be launched [all or none](super::LaunchBatch::all_or_none).
     pub gangs: bool,
     /// Whether the provider can know the end of a running machine in advance: the provider takes
     /// the machine back, or the machine's walltime is over. The pool then inspects its machines
     /// every 30 seconds.
     pub preemptible: bool,
+    /// Whether another client can take over a pool, with [`adopt`](super::Provider::adopt), when
+    /// the client that launched its machines is gone. A provider whose client keeps in memory what
+    /// leads to the machines, such as their keys, cannot promise it.
+    pub adopts: bool,
     /// Whether all machines are parts of one host, and share its cores, memory, accelerators and
     /// ports.
     pub shared_host: bool,
@@ -50,8 +61,10 @@ impl Capabilities {
         Self {
             outlives_client: false,
             keeper: false,
+            batches: false,
             gangs: false,
             preemptible: false,
+            adopts: false,
             shared_host: false,
             settles_in: Duration::from_secs(5),
             pace: Duration::ZERO,
@@ -79,6 +92,13 @@ impl Capabilities {
         self
     }
 
+    /// One call for many machines takes no longer than one for a single machine.
+    #[must_use]
+    pub fn batches(mut self) -> Self {
+        self.batches = true;
+        self
+    }
+
     /// The provider can launch a batch all or none.
     #[must_use]
     pub fn gangs(mut self) -> Self {
@@ -90,6 +110,13 @@ impl Capabilities {
     #[must_use]
     pub fn preemptible(mut self) -> Self {
         self.preemptible = true;
+        self
+    }
+
+    /// Another client can take over a pool.
+    #[must_use]
+    pub fn adopts(mut self) -> Self {
+        self.adopts = true;
         self
     }
 

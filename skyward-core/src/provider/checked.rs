@@ -2,7 +2,8 @@
 
 mod call;
 mod choice;
-mod looks;
+mod gather;
+mod look;
 mod pace;
 mod provider;
 mod timing;
@@ -12,7 +13,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use self::looks::Looks;
+use self::gather::{Asked, Gathers};
 use self::pace::Pace;
 pub(crate) use self::wait::Arriving;
 use super::Provider;
@@ -33,7 +34,7 @@ pub struct Checked {
     assumed: Option<f64>,
     /// Makes the pauses of this wrapper differ from those of others.
     salt: u64,
-    looks: Arc<Looks>,
+    gathers: Arc<Gathers>,
     pace: Pace,
     on_failed_try: OnFailedTry,
 }
@@ -47,7 +48,7 @@ impl Checked {
             setting: None,
             assumed: None,
             salt: rand::random(),
-            looks: Arc::default(),
+            gathers: Arc::default(),
             pace: Pace::default(),
             on_failed_try: OnFailedTry(Arc::new(|_| ())),
         }
@@ -88,10 +89,21 @@ impl Checked {
         if tries > 1 { error.with_context("tries", tries) } else { error }
     }
 
-    fn broken(&self, what: &str) -> Error {
-        Error::new(ErrorKind::Provider, format!("the provider {} broke its contract: {what}", self.name()))
-            .with_hint("this is a defect in the provider, not in the pool")
+    /// Whether calls about single machines at nearly the same moment are combined into one call.
+    fn gathers(&self) -> bool {
+        let capabilities = self.inner.capabilities();
+        capabilities.batches || !capabilities.pace.is_zero()
     }
+
+    fn asked(&self, what: &'static str) -> Asked {
+        Asked { provider: Arc::clone(&self.inner), pace: self.pace.clone(), what }
+    }
+}
+
+/// The error of a provider that does not keep a line of its contract.
+fn broken(provider: &dyn Provider, what: &str) -> Error {
+    Error::new(ErrorKind::Provider, format!("the provider {} broke its contract: {what}", provider.name()))
+        .with_hint("this is a defect in the provider, not in the pool")
 }
 
 /// Gets each error after which a call is retried.

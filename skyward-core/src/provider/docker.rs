@@ -215,7 +215,7 @@ impl Provider for Docker {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new().outlives_client().shared_host().keeper()
+        Capabilities::new().outlives_client().adopts().shared_host().keeper()
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
@@ -245,6 +245,11 @@ impl Provider for Docker {
 
     async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
         self.make_network(pool.clone()).await
+    }
+
+    async fn adopt(&self, pool: &PoolRequest) -> Result<()> {
+        // All that this value knows of a pool comes from the engine.
+        self.prepare(pool).await
     }
 
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {

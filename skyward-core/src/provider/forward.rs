@@ -42,6 +42,10 @@ macro_rules! forward {
                 (**self).prepare(pool).await
             }
 
+            async fn adopt(&self, pool: &PoolRequest) -> Result<()> {
+                (**self).adopt(pool).await
+            }
+
             async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
                 (**self).launch(batch).await
             }
@@ -121,6 +125,10 @@ mod tests {
             self.note("prepare");
             Ok(())
         }
+        async fn adopt(&self, _: &PoolRequest) -> Result<()> {
+            self.note("adopt");
+            Ok(())
+        }
         async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
             self.note("launch");
             vec![Ok(Machine::of(batch, &batch.requests[0], MachineId::new("m")))]
@@ -163,6 +171,7 @@ mod tests {
         assert!(provider.parts().is_empty());
         provider.offers(&Requirements::default()).await.unwrap();
         provider.prepare(&PoolRequest::new(pool.clone(), lease)).await.unwrap();
+        provider.adopt(&PoolRequest::new(pool.clone(), lease)).await.unwrap();
         let machine = provider.launch(&batch).await.remove(0).unwrap();
         provider.inspect(&[]).await.unwrap();
         provider.connect(&machine, &Place::new("127.0.0.1", "/f")).await.unwrap();
@@ -178,7 +187,7 @@ mod tests {
         let dynamic: Arc<dyn Provider> = direct.clone();
         call_all(direct.clone()).await;
         let called = std::mem::take(&mut *direct.0.lock().unwrap());
-        assert_eq!(called.len(), 13, "{called:?}");
+        assert_eq!(called.len(), 14, "{called:?}");
         call_all(dynamic.clone()).await;
         assert_eq!(std::mem::take(&mut *direct.0.lock().unwrap()), called);
         call_all(Box::new(dynamic) as Box<dyn Provider>).await;

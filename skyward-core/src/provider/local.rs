@@ -58,9 +58,9 @@ use crate::remote::{Process, Remote};
 pub struct Local {
     root: Option<PathBuf>,
     inherited: Vec<String>,
-    /// The open records of the pools that were prepared here. The lock on each shows that its
-    /// client lives.
-    held: Arc<Mutex<BTreeMap<PoolId, File>>>,
+    /// The open records of the pools that were prepared or adopted here. The lock on each shows
+    /// that its client lives.
+    held: Arc<Mutex<BTreeMap<PoolId, Arc<File>>>>,
 }
 
 impl Local {
@@ -104,7 +104,7 @@ impl Local {
         Folders::new(self.root.as_deref())
     }
 
-    fn held(&self) -> MutexGuard<'_, BTreeMap<PoolId, File>> {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<PoolId, Arc<File>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -149,7 +149,7 @@ impl Provider for Local {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new().outlives_client().shared_host().settles_in(Duration::ZERO)
+        Capabilities::new().outlives_client().adopts().shared_host().settles_in(Duration::ZERO)
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
@@ -169,6 +169,12 @@ impl Provider for Local {
     async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
         // As for a machine.
         let record = self.folders().prepare(pool).await?;
+        self.held().insert(pool.pool.clone(), record);
+        Ok(())
+    }
+
+    async fn adopt(&self, pool: &PoolRequest) -> Result<()> {
+        let record = self.folders().adopt(pool).await?;
         self.held().insert(pool.pool.clone(), record);
         Ok(())
     }

@@ -74,6 +74,9 @@ use crate::remote::Remote;
 /// - `launch` creates again what `prepare` created, where that is gone. The request has what that
 ///   takes: the pool, its owner, its lease and its labels.
 /// - A machine's id is never the id of another machine of its pool, also not later.
+/// - With [`Capabilities::batches`], the requests of a batch may differ in all but pool and offer,
+///   and may be partly launched already; a machine that is refused or unknown changes no other
+///   result of its call.
 /// - Dropping the future of `launch` leaves at most machines that `list` finds within
 ///   [`Capabilities::settles_in`].
 /// - With [`Capabilities::gangs`], a batch that is [all or none](LaunchBatch::all_or_none) starts all
@@ -84,6 +87,11 @@ use crate::remote::Remote;
 ///   soon as gone.
 /// - When a machine is gone, so are all processes and files on it, and it can no longer be reached.
 /// - `prepare` may be called more than once.
+/// - With [`Capabilities::adopts`], `adopt` makes the value as able to launch, list, inspect,
+///   reach, end and tear down the machines of a pool as the one that prepared the pool, also in
+///   another process. It starts and ends nothing, may be called more than once, and creates again
+///   what `prepare` created, where that is gone. Without the capability, it fails, and the error is
+///   final.
 /// - `teardown` may be called more than once, and without `prepare` or `launch` having finished. It
 ///   does not touch other pools. After it, nothing of the pool is left.
 /// - `list` finds every live machine of a pool within [`Capabilities::settles_in`], from the
@@ -123,7 +131,8 @@ use crate::remote::Remote;
 /// | `identity` | once for a start, before the pool's first record in the ledger; by `reap`; instead of the provider's that of each part, where it has parts | 1 min |
 /// | `offers` | for a start or a plan; once more when nothing fits | 1 min |
 /// | `prepare` | once for a start | 5 min |
-/// | `launch` | for each machine, at the same time; a joined world may be one batch | 10 min |
+/// | `adopt` | never by a pool of this version; see [`adopt`](Self::adopt) | 5 min |
+/// | `launch` | for each machine, at the same time; a joined world may be one batch; see below | 10 min |
 /// | `inspect` | see below | 20 s or 1 min |
 /// | `connect` | when `inspect` has reported a place; without a limit of tries, with pauses up to 500 ms | `Limits::start` |
 /// | `terminate`, `list` | in rounds, until the machines are gone; `list` also after a launch with an unknown result | 2 min, 1 min |
@@ -141,6 +150,13 @@ use crate::remote::Remote;
 ///
 /// With a [pace](Capabilities::pace), calls of one method are that far apart, whichever pool of the
 /// process makes them; the wait for a turn is a part of the deadline.
+///
+/// With [`Capabilities::batches`] or a pace, the pool combines calls of `inspect`, of `terminate`,
+/// and of `launch` by one offer without [`all_or_none`](LaunchBatch::all_or_none), which come
+/// within 10 milliseconds or wait for one turn, into one call for all of their machines. Each
+/// caller keeps its own deadline and its own retries: machines of which the provider returns a
+/// temporary error are asked about again, together with new ones. How many machines one request of
+/// the service can have is the provider's own affair: it divides a larger batch.
 ///
 /// Futures may be dropped at any await point. Methods may be called from another Tokio runtime than
 /// before: when the runtime of a pool ends first, a thread with a runtime of its own ends the
@@ -210,6 +226,30 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     ///
     /// `teardown` removes what was created.
     async fn prepare(&self, pool: &PoolRequest) -> Result<()>;
+
+    /// Takes over a pool that another client has prepared: a process that has ended. Afterwards
+    /// this value is to the pool what the value was that prepared it. What that client held, such
+    /// as a lock that shows that it lives, this value holds from now on.
+    ///
+    /// A client that takes over calls `adopt` instead of [`prepare`](Self::prepare), once for a
+    /// pool, before any other call for that pool but [`identity`](Self::identity) and
+    /// [`list`](Self::list). It must have made sure that the earlier client does nothing more: the
+    /// provider need not know of clients. A provider that does know refuses a pool whose client
+    /// lives. Another value of the same process is the same client.
+    ///
+    /// The request is that of the earlier client, with the same pool.
+    ///
+    /// # Errors
+    ///
+    /// - [`Denied`](crate::error::Refusal::Denied), with the reason: the earlier client lives, or a
+    ///   provider without [`Capabilities::adopts`] cannot take over any pool.
+    /// - [`ErrorKind::Provider`](crate::error::ErrorKind::Provider), temporary where the same call
+    ///   may succeed later.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be called again. `teardown` removes what was created.
+    async fn adopt(&self, pool: &PoolRequest) -> Result<()>;
 
     /// Launches machines of one offer. A returned machine is bought, but need not run yet:
     /// [`inspect`](Self::inspect) reports when it runs, and where. A provider that launches one

@@ -118,6 +118,10 @@ impl Provider for Cuttable {
         self.inner.prepare(pool).await
     }
 
+    async fn adopt(&self, pool: &PoolRequest) -> Result<()> {
+        self.inner.adopt(pool).await
+    }
+
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
         self.inner.launch(batch).await
     }

@@ -43,6 +43,8 @@ struct State {
     asked: BTreeMap<MachineNumber, LaunchId>,
     /// The offers that were tried, in order.
     tried: Vec<OfferId>,
+    /// The machines of each launch.
+    batches: Vec<Vec<MachineNumber>>,
     refused: usize,
     lists: usize,
 }
@@ -76,6 +78,11 @@ impl FakeProvider {
     /// The offers of all launches, in order; an offer is listed as often as it was tried.
     pub fn tried(&self) -> Vec<OfferId> {
         lock(&self.0.state).tried.clone()
+    }
+
+    /// The numbers of the machines of each call of `launch`, in order.
+    pub fn batches(&self) -> Vec<Vec<MachineNumber>> {
+        lock(&self.0.state).batches.clone()
     }
 
     /// The cost of all machines until now, in US dollars; each costs from its launch until it is
@@ -138,6 +145,19 @@ impl FakeProvider {
         let calls = state.calls.entry((what, node)).or_default();
         *calls += 1;
         *calls - 1
+    }
+
+    /// Tries the offer for one machine.
+    fn try_offer(&self, batch: &LaunchBatch) -> Result<()> {
+        let offer = &batch.offer;
+        let call = {
+            let mut state = lock(&self.0.state);
+            state.tried.push(offer.id.clone());
+            state.tried.iter().filter(|tried| **tried == offer.id).count() as u32 - 1
+        };
+        let Some(refusal) = self.0.script.faults.refusal(offer, call) else { return Ok(()) };
+        lock(&self.0.state).refused += 1;
+        Err(Error::refused(refusal, format!("{} is not available", offer.id)))
     }
 
     /// The machine for a launch: the existing one, or a new one.

@@ -6,7 +6,7 @@
 //!
 //! Each function starts its own pools under fresh ids, and ends everything that it started, also
 //! when the clause does not hold. The machines are real ones of the provider under test: with a
-//! provider that costs money, the whole suite costs about sixty short-lived machines.
+//! provider that costs money, the whole suite costs about seventy short-lived machines.
 //!
 //! Some faults cannot be seen through the provider: a machine that no list shows, or an error that
 //! is swallowed while the service fails. [`all_with`] takes a [`Service`], by which the tests of a
@@ -27,6 +27,8 @@
 //! # }
 //! ```
 
+mod adopts;
+mod batches;
 pub(super) mod contract;
 mod drops;
 mod ends;
@@ -46,6 +48,8 @@ mod service;
 mod timing;
 mod trial;
 
+pub use adopts::adopt_takes_over;
+pub use batches::batches_have_a_result_for_each;
 pub use drops::{dropped_launch_is_listed, dropped_launch_leaves_nothing};
 pub use ends::{
     gone_leaves_nothing, keeper_ends_the_machine, keeper_ends_the_machine_at_its_time, terminate_ends_each,
@@ -122,8 +126,8 @@ pub async fn all_with(
             inspect_does_not_give_up_a_new_machine, places_are_given, list_finds_what_was_launched,
             parts_have_their_machines;
         (provider, again) identity_stays_the_same, values_are_one_provider, launch_is_not_memory, list_is_not_memory,
-            pools_lists_what_is_there, launch_needs_no_memory;
-        (provider, service) identities_differ, failures_are_told, gangs_are_whole,
+            pools_lists_what_is_there, launch_needs_no_memory, adopt_takes_over;
+        (provider, service) identities_differ, failures_are_told, batches_have_a_result_for_each, gangs_are_whole,
             queued_machines_wait, preemptions_are_told;
         (provider) gang_machines_end_alone, ends_in_is_true, terminate_is_idempotent, terminate_may_come_early,
             terminate_is_seen, terminate_ends_each, terminate_ends_what_runs, gone_leaves_nothing,

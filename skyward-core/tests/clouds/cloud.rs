@@ -8,7 +8,7 @@ use skyward_core::compute::PendingCompute;
 use skyward_core::error::Refusal;
 use skyward_core::event::{EventItem, Events, PoolEvent};
 use skyward_core::payload::{Args, Source};
-use skyward_core::provider::Offer;
+use skyward_core::provider::{Capabilities, Offer};
 use skyward_core::testkit::fake_provider::{Death, FakeProvider, Faults, Forewarning, Turn};
 use skyward_core::testkit::fake_worker::{Fate, Work};
 
@@ -27,6 +27,8 @@ pub(crate) struct Cloud {
     pub(crate) explains_after: Duration,
     /// Whether no machine can be terminated.
     pub(crate) is_stuck: bool,
+    /// Whether a batch can be launched all or none.
+    pub(crate) gangs: bool,
 }
 
 impl Default for Cloud {
@@ -40,6 +42,7 @@ impl Default for Cloud {
             lingers: Duration::ZERO,
             explains_after: Duration::ZERO,
             is_stuck: false,
+            gangs: false,
         }
     }
 }
@@ -58,6 +61,12 @@ impl Fate for Cloud {
 }
 
 impl Faults for Cloud {
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = Capabilities::new().preemptible().adopts();
+        capabilities.gangs = self.gangs;
+        capabilities
+    }
+
     fn offers(&self) -> Vec<Offer> {
         self.offers.clone()
     }

@@ -5,5 +5,6 @@
 
 mod budgets;
 mod cloud;
+mod gangs;
 mod notices;
 mod offers;

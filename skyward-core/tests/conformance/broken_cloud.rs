@@ -140,6 +140,25 @@ async fn guesses_while_the_service_fails_are_found() {
     }
 }
 
+// The clause runs commands, for which no paused clock waits.
+#[tokio::test]
+async fn pools_that_are_not_taken_over_are_found() {
+    finds! {
+        AdoptsWithoutKeys => adopt_takes_over(again): "another process has the keys",
+        AdoptEndsMachines => adopt_takes_over(again): "after `adopt` [] are listed",
+        RefusesToAdoptForNow => adopt_takes_over(again): "must refuse `adopt` for good",
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn batches_whose_machines_share_a_fate_are_found() {
+    finds! {
+        BatchOfOneKind => batches_have_a_result_for_each(service): "there are no machines left",
+        BatchIsRefusedWhole => batches_have_a_result_for_each(service): "the service had one machine",
+        GoneSpoilsTheBatch => batches_have_a_result_for_each(service): "one of the machines is not known",
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn gangs_in_part_and_machines_that_leave_the_queue_wrongly_are_found() {
     finds! {

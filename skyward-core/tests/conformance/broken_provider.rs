@@ -217,6 +217,10 @@ impl Provider for Broken {
         self.local.prepare(pool).await
     }
 
+    async fn adopt(&self, pool: &PoolRequest) -> Result<()> {
+        self.local.adopt(pool).await
+    }
+
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
         launch_each(batch, |request| self.launch_one(batch, request)).await
     }

@@ -37,6 +37,12 @@ pub(crate) enum Fault {
     ListBeyondSettling,
     DropIsForgotten,
     ReusesIds,
+    BatchOfOneKind,
+    BatchIsRefusedWhole,
+    GoneSpoilsTheBatch,
+    AdoptsWithoutKeys,
+    AdoptEndsMachines,
+    RefusesToAdoptForNow,
     PartOfGang,
     GangEndsTogether,
     HidesQueued,
@@ -191,7 +197,8 @@ impl Provider for Cloud {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let capabilities = Capabilities::new().outlives_client().gangs().settles_in(LISTS_SETTLE);
+        let mut capabilities = Capabilities::new().outlives_client().batches().gangs().settles_in(LISTS_SETTLE);
+        capabilities.adopts = !self.is(Fault::RefusesToAdoptForNow);
         // The watch command tells of preemptions, without `inspect`.
         if self.is(Fault::SilentWatch) { capabilities } else { capabilities.preemptible() }
     }
@@ -219,10 +226,29 @@ impl Provider for Cloud {
         Ok(())
     }
 
+    async fn adopt(&self, pool: &PoolRequest) -> Result<()> {
+        match self.fault {
+            Fault::AdoptEndsMachines => {
+                let of_pool = self.center.all().into_iter().filter(|rented| rented.machine.pool == pool.pool);
+                of_pool.for_each(|rented| self.center.end(&rented.machine.id));
+            }
+            Fault::RefusesToAdoptForNow => {
+                return Err(Error::new(ErrorKind::Provider, "the keys are elsewhere").temporary());
+            }
+            _ => {}
+        }
+        self.prepare(pool).await
+    }
+
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
         let none = || Err(Error::refused(Refusal::Capacity, "there are no machines left"));
         let has = self.center.has();
-        if batch.all_or_none && !self.is(Fault::PartOfGang) && (has as usize) < batch.requests.len() {
+        let is_whole = batch.all_or_none && !self.is(Fault::PartOfGang) || self.is(Fault::BatchIsRefusedWhole);
+        if is_whole && (has as usize) < batch.requests.len() {
+            return batch.requests.iter().map(|_| none()).collect();
+        }
+        let differ = batch.requests.windows(2).any(|two| two[0].labels != two[1].labels);
+        if self.is(Fault::BatchOfOneKind) && differ {
             return batch.requests.iter().map(|_| none()).collect();
         }
         let each = batch.requests.iter().zip(0..).map(async |(request, index)| match index < has {
@@ -244,6 +270,9 @@ impl Provider for Cloud {
 
     async fn connect(&self, machine: &Machine, _: &Place) -> Result<Box<dyn Remote>> {
         self.center.answer()?;
+        if self.is(Fault::AdoptsWithoutKeys) && self.value > 0 {
+            return Err(Error::new(ErrorKind::Login, "another process has the keys of the machine"));
+        }
         if self.center.get(&machine.id).is_none() {
             return Err(Error::new(ErrorKind::Provider, "the machine is gone"));
         }
@@ -253,6 +282,10 @@ impl Provider for Cloud {
     }
 
     async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
+        if self.is(Fault::GoneSpoilsTheBatch) && machines.iter().any(|machine| self.center.get(machine).is_none()) {
+            let unknown = || Err(Error::new(ErrorKind::Provider, "one of the machines is not known"));
+            return machines.iter().map(|_| unknown()).collect();
+        }
         terminate_each(machines, async |machine| self.end(machine)).await
     }
 

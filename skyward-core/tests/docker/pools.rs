@@ -40,6 +40,9 @@ impl Provider for Later {
     async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
         self.0.prepare(pool).await
     }
+    async fn adopt(&self, pool: &PoolRequest) -> Result<()> {
+        self.0.adopt(pool).await
+    }
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
         self.0.launch(batch).await
     }

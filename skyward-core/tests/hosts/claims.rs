@@ -215,6 +215,40 @@ async fn an_unreachable_host_is_skipped_and_its_machines_are_not_reported_as_gon
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs sshd"]
+async fn an_adopted_pool_is_listed_when_each_host_has_answered_once() {
+    let mut scene = Scene::new(2);
+    let hosts = scene.hosts(1);
+    let pool = PoolId::random();
+    let request = PoolRequest::new(pool.clone(), LONG);
+    hosts.prepare(&request).await.unwrap();
+    let mut machines = Vec::new();
+    for number in 0..2 {
+        machines.push(hosts.launch_one(&batch(&pool, number, LONG)).await.unwrap());
+    }
+    scene.servers[0].stop();
+    let second = scene.hosts(1);
+    second.adopt(&request).await.unwrap();
+    // The silent host may have machines that the second client does not know.
+    second.list(&pool).await.unwrap_err();
+    scene.servers[0].listen().unwrap();
+    assert_eq!(second.list(&pool).await.unwrap(), machines);
+    // From now on the second client knows what each host has.
+    scene.servers[0].stop();
+    assert_eq!(state(&second, &machines[0]).await, MachineState::Unknown);
+    assert_eq!(second.list(&pool).await.unwrap(), machines);
+    scene.servers[1].stop();
+    scene.hosts(1).adopt(&request).await.unwrap_err();
+    for server in &mut scene.servers {
+        server.listen().unwrap();
+    }
+    for machine in &machines {
+        second.end(&machine.id).await.unwrap();
+    }
+    assert_eq!(second.list(&pool).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_host_that_does_not_answer_does_not_hold_up_other_nodes() {
     let scene = Scene::new(2);
     // The client does not notice that this host is away before a request to it times out.

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::ledger::{Ledger, PoolLedger};
@@ -369,13 +368,9 @@ impl Cleanup {
 
 /// Ends machines; returns the error of a machine that could not be ended.
 async fn terminate(provider: &Checked, machines: &[Machine], until: Instant, left: &Left) -> Option<Error> {
-    // One call for each machine, so that a machine whose call gets no answer does not delay the
-    // others; a provider with a pace gets one call for all, because each call waits for its turn.
     let ids: Vec<_> = machines.iter().map(|machine| machine.id.clone()).collect();
-    let share = if provider.capabilities().pace.is_zero() { 1 } else { ids.len().max(1) };
-    let ended = join_all(ids.chunks(share).map(|some| provider.terminate(some)));
-    match tokio::time::timeout_at(until, ended).await {
-        Ok(ended) => ended.into_iter().flatten().find_map(Result::err),
+    match tokio::time::timeout_at(until, provider.terminate(&ids)).await {
+        Ok(ended) => ended.into_iter().find_map(Result::err),
         Err(_) => Some(left.unanswered("end the machines")),
     }
 }

@@ -6,6 +6,7 @@ use super::serving::Serving;
 use crate::ids::{MachineNumber, NodeIndex};
 use crate::pool::fleet::directive::{Directive, Job, Repair, Workers};
 use crate::pool::fleet::{Fleet, Verdict};
+use crate::pool::node::make::Purchase;
 use crate::pool::node::purchase::Patience;
 use crate::pool::node::repair;
 use crate::scheduler::Returns;
@@ -71,7 +72,7 @@ impl Serving {
         let launch = self.recipe.purchases.launch(node, machine);
         let (recipe, cleanup, shared) = (Arc::clone(&self.recipe), self.cleanup.clone(), Arc::clone(&self.shared));
         let layout = self.layout();
-        let make = repair::make(recipe, cleanup, shared, launch, layout, Patience::Fail, place);
+        let make = repair::make(recipe, cleanup, shared, launch, layout, Purchase::With(Patience::Fail), place);
         self.jobs.begin(Job::Add(machine), make, move |serving, made| serving.on_added(machine, made));
     }
 

@@ -21,9 +21,10 @@ use crate::pool::fleet::Fleet;
 use crate::pool::fleet::launch::Launch;
 use crate::pool::node::generation::Guards;
 use crate::pool::node::generation::World;
-use crate::pool::node::make::{Node, Prepared, Recipe};
-use crate::pool::node::purchase::{Patience, Purchase, Purchases};
+use crate::pool::node::make::{Node, Prepared, Purchase, Recipe};
+use crate::pool::node::purchase::{Patience, Purchases};
 use crate::pool::node::repair;
+use crate::pool::node::together::Together;
 use crate::pool::tasks::shared::Shared;
 use crate::pool::tasks::worker::WorkerSlot;
 use crate::provider::Provider;
@@ -78,9 +79,11 @@ impl Blueprint {
             Fleet::new(self.declared.joined, self.cluster.layout(), self.nodes, Vec::new(), std::iter::empty());
         cleanup.arm().await?;
         self.provider.prepare(&self.request(&shared.pool, shared.limits.lease)).await?;
+        let purchases = Arc::new(Purchases::new(shortlist, self.owner.clone(), self.labels.clone()));
         let recipe = Arc::new(Recipe {
             provider: self.provider.clone(),
-            purchases: Purchases::new(shortlist, self.owner.clone(), self.labels.clone()),
+            together: Arc::new(Together::new(Arc::clone(&purchases))),
+            purchases,
             cluster: self.cluster.clone(),
             image: self.image.clone(),
             inputs,

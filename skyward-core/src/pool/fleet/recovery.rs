@@ -19,6 +19,11 @@ impl Fleet {
         matches!(self.table.health(node), Some(Health::Up | Health::Away))
     }
 
+    /// Whether the client reconnects to a node, which may be lost.
+    pub(crate) fn is_one_away(&self) -> bool {
+        self.table.nodes().any(|node| self.table.health(node) == Some(&Health::Away))
+    }
+
     /// Whether the pool has workers while nodes are lost. A world needs all of its nodes.
     pub(crate) fn has_workers(&self) -> bool {
         !self.joined && self.table.nodes().any(|node| self.is_kept(node))

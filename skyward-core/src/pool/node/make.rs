@@ -7,8 +7,9 @@ use tokio::time::Instant;
 use super::agent::Agent;
 use super::lease::renew;
 use super::progress::Steps;
-use super::purchase::{Bought, Purchase, Purchases};
+use super::purchase::{Bought, Patience, Purchases};
 use super::timing::{AGENT_ANSWER, AGENT_START_PAUSES};
+use super::together::{Replacing, Together};
 use crate::bootstrap::{self, Inputs, Plan, Ready, StepEvent};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{DrainReason, PoolEvent};
@@ -32,12 +33,24 @@ use crate::spec::{ClusterInfo, Image, Nodes};
 #[derive(Debug)]
 pub(crate) struct Recipe {
     pub(crate) provider: Checked,
-    pub(crate) purchases: Purchases,
+    pub(crate) purchases: Arc<Purchases>,
+    pub(crate) together: Arc<Together>,
     pub(crate) cluster: ClusterInfo,
     pub(crate) image: Image,
     pub(crate) inputs: Inputs,
     pub(crate) plugins: PluginSet,
     pub(crate) declared: Declared,
+}
+
+/// How a launch gets its machine.
+#[derive(Debug)]
+pub(crate) enum Purchase {
+    /// The machine was bought already.
+    Made(Bought),
+    /// The machine is bought now.
+    With(Patience),
+    /// The machine is bought together with those of the other lost nodes of its world.
+    Together(Replacing),
 }
 
 /// A machine with a running agent that is not a node of the pool yet.
@@ -96,6 +109,15 @@ impl Recipe {
         .with_hint("start another pool of the size you need"))
     }
 
+    /// How the machine of a lost node is bought. A world cannot go on with some of its machines, so
+    /// a provider that launches all or none does so for its replacements too.
+    pub(crate) fn replacement(&self, node: NodeIndex) -> Purchase {
+        match self.declared.joined && self.provider.capabilities().gangs {
+            true => Purchase::Together(Replacing::begin(&self.together, node)),
+            false => Purchase::With(Patience::Wait),
+        }
+    }
+
     /// Launches a machine that is already on record, makes it ready, and starts its agent.
     pub(crate) async fn prepare(
         &self,
@@ -110,10 +132,14 @@ impl Recipe {
         shared.emit(PoolEvent::NodeLaunching { node });
         let limits = &shared.limits;
         let provider = self.provider.reporting(making.trouble());
-        let on_wait = making.trouble();
         let Bought { machine, ends } = match purchase {
             Purchase::Made(bought) => bought,
+            Purchase::Together(replacing) => {
+                let buy = replacing.buy(shared, cleanup, &provider, launch, || making.trouble());
+                steps.time("launch", buy).await?
+            }
             Purchase::With(patience) => {
+                let on_wait = making.trouble();
                 let buy = self.purchases.buy(shared, cleanup, &provider, launch, (patience, &on_wait));
                 steps.time("launch", buy).await?
             }

@@ -12,3 +12,4 @@ pub(crate) mod requests;
 mod round_trip;
 mod seat;
 pub(crate) mod timing;
+pub(crate) mod together;

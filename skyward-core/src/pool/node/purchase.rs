@@ -39,15 +39,6 @@ pub(crate) enum Patience {
     Wait,
 }
 
-/// How a launch gets its machine.
-#[derive(Debug, Clone)]
-pub(crate) enum Purchase {
-    /// The machine was bought already.
-    Made(Bought),
-    /// The machine is bought now.
-    With(Patience),
-}
-
 /// A machine that was bought, and when it ends by itself because of the budget.
 #[derive(Debug, Clone)]
 pub(crate) struct Bought {
@@ -140,7 +131,13 @@ impl Purchases {
     /// # Errors
     ///
     /// An error that no other offer would change.
-    fn conclude<T>(&self, shared: &Shared, node: NodeIndex, offer: &Offer, tried: Result<T>) -> Result<Option<T>> {
+    pub(super) fn conclude<T>(
+        &self,
+        shared: &Shared,
+        node: NodeIndex,
+        offer: &Offer,
+        tried: Result<T>,
+    ) -> Result<Option<T>> {
         let error = match tried {
             Ok(bought) => {
                 lock(&self.shortlist).on_bought(offer);
@@ -158,7 +155,7 @@ impl Purchases {
 
     /// Tries one offer for all machines of a world. Machines that were bought are on record even if
     /// others could not be bought.
-    async fn try_batch(
+    pub(super) async fn try_batch(
         &self,
         shared: &Arc<Shared>,
         cleanup: &Cleanup,
@@ -211,7 +208,7 @@ impl Purchases {
     }
 
     /// The offer to try now. `on_wait` receives the reason why no offer can be tried yet.
-    async fn next_offer(
+    pub(super) async fn next_offer(
         &self,
         shared: &Shared,
         patience: Patience,

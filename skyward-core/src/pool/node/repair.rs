@@ -8,8 +8,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::generation::{NotStarted, World, lost_if_silent};
-use super::make::{Node, Recipe};
-use super::purchase::{Patience, Purchase};
+use super::make::{Node, Purchase, Recipe};
 use super::timing::{
     AGENT_ANSWER, BUSY_CHECK, LOCAL_AGENT, LONGEST_RECONNECT_PAUSE, LONGEST_UNANSWERED, RECONNECT_PAUSE, STOP_MARGIN,
     UNANSWERED,
@@ -124,6 +123,7 @@ pub(crate) async fn replace(
     layout: Layout,
 ) -> Result<Node> {
     let node = launch.node;
+    let purchase = recipe.replacement(node);
     let end = Instant::now() + shared.limits.shutdown;
     let gone = |machine: &crate::provider::Machine| {
         shared.emit(PoolEvent::NodeGone { node, machine: machine.id.clone() });
@@ -132,7 +132,7 @@ pub(crate) async fn replace(
         tracing::error!(pool = %shared.pool, node = node.0, error = error.summary(), "a lost machine is not confirmed gone");
         shared.emit(PoolEvent::NodeUnconfirmed { node, error });
     }
-    let made = make(recipe, cleanup, Arc::clone(&shared), launch, layout, Patience::Wait, Some(node)).await;
+    let made = make(recipe, cleanup, Arc::clone(&shared), launch, layout, purchase, Some(node)).await;
     let made = match made {
         Ok(made) => {
             if let Some(port) = made.port {
@@ -162,13 +162,13 @@ pub(crate) async fn make(
     shared: Arc<Shared>,
     launch: Launch,
     layout: Layout,
-    patience: Patience,
+    purchase: Purchase,
     place: Option<NodeIndex>,
 ) -> Result<Node> {
     let limit = shared.limits.start + shared.limits.environment;
     let mut make = std::pin::pin!(async {
         cleanup.intend(std::iter::once((launch.id(&shared.pool), launch.machine))).await?;
-        let prepared = recipe.prepare(&shared, &cleanup, launch, Purchase::With(patience)).await?;
+        let prepared = recipe.prepare(&shared, &cleanup, launch, purchase).await?;
         let mut node = prepared.join(&shared, launch.node, layout).await?;
         if place == Some(NodeIndex(0)) {
             // The port of the present generation was reserved on the machine that was the head

@@ -2,24 +2,31 @@
 
 use std::future::Future;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use super::gather::{NO_RESULT, miscounted};
 use super::timing::{LONGEST_TRY_PAUSE, THROTTLED_PAUSE, TRY_PAUSE};
-use super::{Checked, lock, mixed};
+use super::{Checked, broken, lock, mixed};
 use crate::error::{Error, ErrorKind, Refusal, Result};
 use crate::provider::Provider;
 use crate::spec::Limits;
 
 /// A call of the provider: its name in messages, and its limits.
 pub(super) struct Call {
-    what: &'static str,
+    pub(super) what: &'static str,
     /// The kind of thing that the call is about, as the error's context names it.
     kind: &'static str,
     pub(super) limit: Duration,
     /// Whether the call waits for its turn by the provider's pace.
     pub(super) is_paced: bool,
+    /// Whether the call is combined with those of others, and waits for its turn together with
+    /// them.
+    pub(super) is_gathered: bool,
+    /// Whether the last try has had its turn.
+    pub(super) had_turn: AtomicBool,
     pub(super) tries: u32,
     pub(super) longest_pause: Duration,
     /// The last error after which the call was retried.
@@ -35,7 +42,7 @@ impl Checked {
     ) -> Result<T> {
         let attempt = &attempt;
         let mut done = self.call_each(call, &[on], |_| async move { vec![attempt().await] }).await;
-        done.pop().unwrap_or_else(|| Err(self.broken("a call returned no result")))
+        done.pop().unwrap_or_else(|| Err(broken(&*self.inner, NO_RESULT)))
     }
 
     /// One call for many items: `on` names each, and `attempt` gets the indices of those to try.
@@ -52,27 +59,25 @@ impl Checked {
         let mut left: Vec<usize> = (0..on.len()).collect();
         for tries in 1_u32.. {
             let Some(first) = left.first().map(|one| on[*one]) else { break };
-            let mut has_turn = false;
+            call.had_turn.store(!call.is_paced && !call.is_gathered, Ordering::Relaxed);
             let asked = timeout_at(deadline, async {
-                if call.is_paced
-                    && let Err(error) = self.pace.turn(&*self.inner, call.what).await
-                {
-                    return left.iter().map(|_| Err(error.clone())).collect();
+                if call.is_paced && !call.is_gathered {
+                    if let Err(error) = self.pace.turn(&*self.inner, call.what).await {
+                        return left.iter().map(|_| Err(error.clone())).collect();
+                    }
+                    call.had_turn.store(true, Ordering::Relaxed);
                 }
-                has_turn = true;
                 attempt(left.clone()).await
             });
             let answered = asked.await;
             let answers: Vec<Result<T>> = match answered {
                 Ok(answers) if answers.len() == left.len() => answers,
                 Ok(answers) => {
-                    let (results, asked) = (answers.len(), left.len());
-                    let error = self
-                        .broken(&format!("a call to {}, for {asked} machines, returned {results} results", call.what));
+                    let error = miscounted(&*self.inner, call.what, left.len(), answers.len());
                     left.iter().map(|_| Err(error.clone())).collect()
                 }
                 Err(_) => {
-                    let late = self.late(call, has_turn);
+                    let late = self.late(call);
                     for one in left {
                         done[one] = Some(Err(self.placed(late.clone(), call.kind, on[one], tries)));
                     }
@@ -81,7 +86,9 @@ impl Checked {
             };
             let is_last = tries >= call.tries;
             let asked = answers.iter().filter_map(|answer| throttle(answer.as_ref().err()?)).max();
-            let jittered = jittered(pause, mixed(self.salt.wrapping_add(tries.into()), first));
+            // Calls that are combined pause together, so that they are combined again.
+            let salted = mixed(self.salt.wrapping_add(tries.into()), if call.is_gathered { "" } else { first });
+            let jittered = jittered(pause, salted);
             let next = Instant::now() + asked.map_or(jittered, |pause| pause.min(Limits::LONGEST) + jittered);
             let mut trouble = None;
             for (one, answer) in std::mem::take(&mut left).into_iter().zip(answers) {
@@ -106,14 +113,14 @@ impl Checked {
             sleep_until(next).await;
             pause = (pause * 2).min(call.longest_pause);
         }
-        done.into_iter().map(|done| done.unwrap_or_else(|| Err(self.broken("a call returned no result")))).collect()
+        done.into_iter().map(|done| done.unwrap_or_else(|| Err(broken(&*self.inner, NO_RESULT)))).collect()
     }
 
     /// The error of a call that did not return in time, or did not have its turn. Its source is the
     /// last error before the timeout, which gives the reason.
-    fn late(&self, call: &Call, had_turn: bool) -> Error {
+    fn late(&self, call: &Call) -> Error {
         let (name, Call { what, limit, .. }) = (self.name(), call);
-        let message = match had_turn {
+        let message = match call.had_turn.load(Ordering::Relaxed) {
             true => format!("{name} did not {what} within {limit:?}"),
             false => format!(
                 "{name} was not asked to {what} within {limit:?}: its calls of one kind are {:?} apart, and others came first",
@@ -138,6 +145,8 @@ impl Checked {
             kind,
             limit,
             is_paced: true,
+            is_gathered: false,
+            had_turn: AtomicBool::new(false),
             tries: TRIES,
             longest_pause: LONGEST_TRY_PAUSE,
             last: Mutex::default(),

@@ -1,18 +1,22 @@
 //! The calls of a provider, each with its limit, and the checks of its answers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 
-use super::looks::INSPECT;
+use super::call::Call;
+use super::gather::NO_RESULT;
+use super::look::{INSPECT, inspect_all};
 use super::timing::{ANSWER, ARRIVAL, LAUNCH, LONGEST_BOOTING_PAUSE, PREPARATION, SHORTEST_INSPECT_PAUSE, TERMINATION};
 use super::wait::UNREACHED;
-use super::{Checked, lock};
+use super::{Checked, broken, lock};
 use crate::error::Result;
 use crate::ids::{MachineId, PoolId};
 use crate::provider::{
-    Capabilities, LaunchBatch, Machine, MachineReport, Offer, Part, Place, PoolRecord, PoolRequest, Provider,
-    Requirements,
+    Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, Offer, Part, Place, PoolRecord, PoolRequest,
+    Provider, Requirements,
 };
 use crate::remote::Remote;
 
@@ -52,21 +56,31 @@ impl Provider for Checked {
         self.call(&call, pool.pool.as_str(), || self.inner.prepare(pool)).await
     }
 
+    async fn adopt(&self, pool: &PoolRequest) -> Result<()> {
+        let call = self.within(PREPARATION, "take over a pool", "pool");
+        self.call(&call, pool.pool.as_str(), || self.inner.adopt(pool)).await
+    }
+
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
-        let call = self.within(LAUNCH, "launch a machine", "launch");
+        let mut call = self.within(LAUNCH, "launch a machine", "launch");
+        call.is_gathered = self.gathers() && !batch.all_or_none;
         let on: Vec<&str> = batch.requests.iter().map(|request| request.launch.as_str()).collect();
         let launched = self.call_each(&call, &on, |left| {
-            let requests = left.into_iter().map(|one| batch.requests[one].clone()).collect();
+            let requests: Vec<LaunchRequest> = left.into_iter().map(|one| batch.requests[one].clone()).collect();
             let part = LaunchBatch { requests, ..batch.clone() };
-            async move { self.inner.launch(&part).await }
+            async {
+                match call.is_gathered {
+                    true => self.launch_gathered(part, &call).await,
+                    false => self.inner.launch(&part).await,
+                }
+            }
         });
         let checked = batch.requests.iter().zip(launched.await).map(|(request, launched)| {
             let machine = launched?;
             let Machine { launch, pool, number, offer, .. } = &machine;
             match (launch, pool, *number, offer) == (&request.launch, &request.pool, request.number, &batch.offer.id) {
                 true => Ok(machine),
-                false => Err(self
-                    .broken("`launch` returned a machine of another launch")
+                false => Err(broken(&*self.inner, "`launch` returned a machine of another launch")
                     .with_context("requested", &request.launch)
                     .with_context("returned", launch)),
             }
@@ -75,13 +89,15 @@ impl Provider for Checked {
     }
 
     async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
-        let call = self.within(ANSWER, INSPECT, "");
-        let reports = self.call(&call, "", || self.inner.inspect(machines)).await?;
-        if reports.len() != machines.len() {
-            let (asked, returned) = (machines.len(), reports.len());
-            return Err(self.broken(&format!("`inspect` of {asked} machines returned {returned} reports")));
-        }
-        Ok(reports)
+        let mut call = self.within(ANSWER, INSPECT, "");
+        call.is_gathered = self.gathers();
+        let inspect = || async {
+            match call.is_gathered {
+                true => self.inspect_gathered(machines, &call.had_turn).await.into_iter().collect(),
+                false => inspect_all(&*self.inner, machines).await.into_iter().collect(),
+            }
+        };
+        self.call(&call, "", inspect).await
     }
 
     async fn connect(&self, machine: &Machine, at: &Place) -> Result<Box<dyn Remote>> {
@@ -103,11 +119,20 @@ impl Provider for Checked {
     }
 
     async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
-        let call = self.within(TERMINATION, "terminate the machine", "machine");
+        if !self.gathers() {
+            // One call for each machine, so that a machine whose call gets no answer does not delay
+            // the others.
+            return join_all(machines.iter().map(|machine| self.terminate_one(machine))).await;
+        }
+        let mut call = self.within(TERMINATION, TERMINATE, "machine");
+        call.is_gathered = true;
         let on: Vec<&str> = machines.iter().map(MachineId::as_str).collect();
         let ended = self.call_each(&call, &on, |left| {
-            let left: Vec<MachineId> = left.into_iter().map(|one| machines[one].clone()).collect();
-            async move { self.inner.terminate(&left).await }
+            let left = left.into_iter().map(|one| (machines[one].clone(), machines[one].clone())).collect();
+            let end = |provider: Arc<dyn Provider>, machines: Vec<MachineId>| async move {
+                provider.terminate(&machines).await
+            };
+            self.gathers.terminate.call((), left, self.asked(TERMINATE), &call.had_turn, end)
         });
         ended.await
     }
@@ -129,3 +154,25 @@ impl Provider for Checked {
         self.call(&call, "", || self.inner.pools()).await
     }
 }
+
+impl Checked {
+    async fn launch_gathered(&self, batch: LaunchBatch, call: &Call) -> Vec<Result<Machine>> {
+        let Some(pool) = batch.requests.first().map(|request| request.pool.clone()) else { return Vec::new() };
+        let LaunchBatch { requests, offer, .. } = batch;
+        let alike = (pool, offer.id.clone());
+        let requests = requests.into_iter().map(|request| ((request.number, request.launch.clone()), request));
+        let launch = |provider: Arc<dyn Provider>, requests: Vec<LaunchRequest>| async move {
+            provider.launch(&LaunchBatch::new(offer, requests)).await
+        };
+        self.gathers.launch.call(alike, requests.collect(), self.asked(call.what), &call.had_turn, launch).await
+    }
+
+    async fn terminate_one(&self, machine: &MachineId) -> Result<()> {
+        let call = self.within(TERMINATION, TERMINATE, "machine");
+        let end = async |_| self.inner.terminate(std::slice::from_ref(machine)).await;
+        let ended = self.call_each(&call, &[machine.as_str()], end).await.pop();
+        ended.unwrap_or_else(|| Err(broken(&*self.inner, NO_RESULT)))
+    }
+}
+
+const TERMINATE: &str = "terminate the machine";

@@ -2,8 +2,9 @@
 
 mod choice;
 mod connect;
+mod gather;
 mod launch;
-mod looks;
+mod look;
 mod pace;
 mod retries;
 
@@ -76,6 +77,9 @@ impl Provider for Scripted {
         Ok(self.offers.clone())
     }
     async fn prepare(&self, _: &PoolRequest) -> Result<()> {
+        Ok(())
+    }
+    async fn adopt(&self, _: &PoolRequest) -> Result<()> {
         Ok(())
     }
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::Checked;
 use super::timing::{ARRIVAL, LONGEST_INSPECT_PAUSE, SHORTEST_INSPECT_PAUSE, TRY_PAUSE};
+use super::{Checked, broken};
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::ids::MachineId;
 use crate::provider::{MachineReport, MachineState, Place, Provider, Reason};
@@ -32,7 +32,7 @@ impl Checked {
         let mut pause = first;
         loop {
             sleep(pause).await;
-            match self.looks.report(&self.inner, &self.pace, machine).await {
+            match self.look(machine).await {
                 Ok(report) if report.state.is_over() => {
                     return self.over(machine, &self.explained(machine, report).await);
                 }
@@ -73,8 +73,8 @@ impl Checked {
             // to join it.
             let look = async {
                 match pause.is_zero() {
-                    true => self.looks.now(&self.inner, &self.pace, machine).await,
-                    false => self.looks.report(&self.inner, &self.pace, machine).await,
+                    true => self.look_now(machine).await,
+                    false => self.look(machine).await,
                 }
             };
             let report = match look.await {
@@ -123,7 +123,7 @@ impl Checked {
             return report;
         }
         sleep(SHORTEST_INSPECT_PAUSE).await;
-        match self.looks.report(&self.inner, &self.pace, machine).await {
+        match self.look(machine).await {
             Ok(later) if later.state.is_over() && later.reason.is_some() => later,
             _ => report,
         }
@@ -133,10 +133,10 @@ impl Checked {
         let Place { folder, address, .. } = place;
         if folder.len() > LONGEST_FOLDER || !folder.starts_with('/') {
             let what = "the machine's folder is not an absolute path of at most 60 bytes, which Unix sockets need";
-            return Err(self.broken(what).with_context("folder", folder));
+            return Err(broken(&*self.inner, what).with_context("folder", folder));
         }
         if address.is_empty() {
-            return Err(self.broken("a running machine has no address"));
+            return Err(broken(&*self.inner, "a running machine has no address"));
         }
         Ok(place.clone())
     }

@@ -67,8 +67,8 @@ struct Inner {
 /// What this value has done. The state of the hosts themselves is always asked there.
 #[derive(Debug, Default)]
 struct Known {
-    /// Pools that were prepared here, with the machines that they may have. Nobody else launches
-    /// for them.
+    /// Pools that were prepared or adopted here, with the machines that they may have. Nobody else
+    /// launches for them.
     pools: BTreeMap<PoolId, BTreeMap<MachineId, Machine>>,
     /// Launches that are not done. A launch without waiters may have claimed a slot all the same,
     /// and is completed before `list` reports on its pool.
@@ -204,7 +204,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// Notes a machine of a pool that was prepared here.
+    /// Notes a machine of a pool that was prepared or adopted here.
     fn remember(&self, machine: &Machine) {
         if let Some(machines) = self.known().pools.get_mut(&machine.pool) {
             machines.insert(machine.id.clone(), machine.clone());
@@ -238,7 +238,7 @@ impl Provider for Hosts {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new().outlives_client().keeper().settles_in(CLAIM_SETTLES)
+        Capabilities::new().outlives_client().keeper().adopts().settles_in(CLAIM_SETTLES)
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
@@ -275,6 +275,28 @@ impl Provider for Hosts {
     async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
         self.checked()?;
         self.known().pools.entry(pool.pool.clone()).or_default();
+        Ok(())
+    }
+
+    /// Learns the machines of the pool from the hosts. A host that does not answer may have some:
+    /// until it has answered, the pool cannot be listed. Fails only if no host answers.
+    async fn adopt(&self, pool: &PoolRequest) -> Result<()> {
+        let sites = self.checked()?;
+        let listed = join_all(sites.iter().map(|site| site.learn_machines(&pool.pool))).await;
+        let (mut machines, mut errors) = (Vec::new(), Vec::new());
+        for (site, listed) in sites.iter().zip(listed) {
+            match listed {
+                Ok(listed) => machines.extend(listed),
+                Err(error) => errors.push(error.with_context("host", &site.label)),
+            }
+        }
+        if errors.len() == sites.len()
+            && let Some(error) = errors.pop()
+        {
+            return Err(error);
+        }
+        self.known().pools.entry(pool.pool.clone()).or_default();
+        machines.iter().for_each(|machine| self.remember(machine));
         Ok(())
     }
 
@@ -345,10 +367,15 @@ impl Provider for Hosts {
                 None => site.list(pool).await,
             }
         });
+        let unanswered: Vec<bool> = sites.iter().map(|site| site.has_unanswered(pool)).collect();
         let mut machines = Vec::new();
-        for (site, listed) in sites.iter().zip(join_all(asked).await) {
+        for ((site, listed), unanswered) in sites.iter().zip(join_all(asked).await).zip(unanswered) {
             match (listed, owned) {
-                (Ok(listed), _) => machines.extend(listed),
+                (Ok(listed), _) => {
+                    // Machines that this value has not known, of an adopted pool for example.
+                    listed.iter().filter(|_| unanswered).for_each(|machine| self.remember(machine));
+                    machines.extend(listed);
+                }
                 // Machines launched from here are known, and nobody else launches for this pool.
                 (Err(error), Some(known)) if !site.has_unanswered(pool) => {
                     tracing::warn!(host = site.label, %error, "a host cannot list its machines");

@@ -36,7 +36,8 @@ pub(super) struct Site {
     facts: Mutex<Option<Facts>>,
     /// What its last answer says that it is.
     identity: Mutex<Option<Identity>>,
-    /// Pools for which a claim was sent whose answer did not arrive.
+    /// Pools of which the host may have machines that no answer has reported: a claim was sent
+    /// whose answer did not arrive, or another client has started the pool.
     unanswered: Mutex<BTreeSet<PoolId>>,
     /// Whether a warning was logged that nodes of this host end with their connection.
     warned: AtomicBool,
@@ -166,6 +167,16 @@ impl Site {
     /// Whether the host may have a machine of this pool that no answer has reported.
     pub(super) fn has_unanswered(&self, pool: &PoolId) -> bool {
         lock(&self.unanswered).contains(pool)
+    }
+
+    /// The machines on this host of a pool that another client has started: until the host answers,
+    /// it may have some.
+    pub(super) async fn learn_machines(&self, pool: &PoolId) -> Result<Vec<Machine>> {
+        lock(&self.unanswered).insert(pool.clone());
+        match self.unreachable() {
+            Some(error) => Err(error),
+            None => self.list(pool).await,
+        }
     }
 
     /// The machines of a pool on this host.

@@ -8,6 +8,7 @@ use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
@@ -16,7 +17,7 @@ use super::claims::{ADDRESS, DEVICES, free_address, free_devices};
 use super::held::{self, Written};
 use super::lock::wait_for;
 use super::marked::user;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Refusal, Result};
 use crate::ids::{LaunchId, MachineId, MachineNumber, OfferId, PoolId};
 use crate::provider::timing::{LONGEST_LEASE, UNRECORDED_LEASE};
 use crate::provider::{
@@ -73,13 +74,34 @@ impl Folders {
 
     /// Creates a pool's folder, and in it a record of the pool's owner. The record is locked until
     /// the returned file is dropped.
-    pub(super) async fn prepare(&self, pool: &PoolRequest) -> Result<File> {
+    pub(super) async fn prepare(&self, pool: &PoolRequest) -> Result<Arc<File>> {
         let folder = self.pool(&pool.pool)?;
         self.make_root()?;
         let failed = |error: io::Error| cannot("create", &folder, error);
         make_private(&folder).map_err(failed)?;
         held::note(&folder).map_err(failed)?;
-        Written::new(&pool.owner, pool.lease).hold(&folder).await.map_err(failed)
+        let record = Written::new(&pool.owner, pool.lease).hold(&folder).await.map_err(failed)?;
+        held::of_process(record).map_err(failed)
+    }
+
+    /// Takes over the record of a pool, unless the process that holds it lives. Creates what is
+    /// gone, as [`prepare`](Self::prepare) does.
+    pub(super) async fn adopt(&self, pool: &PoolRequest) -> Result<Arc<File>> {
+        let folder = self.pool(&pool.pool)?;
+        self.make_root()?;
+        // Of two that adopt at the same time, the second one finds the first. No machine is added
+        // meanwhile, during which the record is locked too.
+        let _lock = self.lock().await?;
+        let is_held =
+            held::is_kept(&folder).await.map_err(|error| cannot("lock", &folder.join(held::RECORD), error))?;
+        if is_held {
+            let message = format!("another process holds the pool {}, so its client lives", pool.pool);
+            return Err(Error::refused(Refusal::Denied, message).with_hint(format!(
+                "end that process first: `lslocks | grep {}` shows it",
+                folder.join(held::RECORD).display()
+            )));
+        }
+        self.prepare(pool).await
     }
 
     /// The pools that have a folder. A pool lives while its client lives or a process has one of

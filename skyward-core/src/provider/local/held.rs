@@ -1,13 +1,17 @@
 //! The record of a pool on this host. Its lock shows that its client lives.
 
-use std::fs::{File, OpenOptions};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep};
 
 use super::lock::wait_for;
 use crate::provider::uptime::Moment;
@@ -83,6 +87,54 @@ pub(super) fn is_held(folder: &Path) -> bool {
     }
 }
 
+/// The locked record that all values of this process share: to others, this process is one client.
+pub(super) fn of_process(record: File) -> io::Result<Arc<File>> {
+    let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|_, held| held.strong_count() > 0);
+    let name = name(&record)?;
+    if let Some(held) = all.get(&name).and_then(Weak::upgrade) {
+        return Ok(held);
+    }
+    let record = Arc::new(record);
+    all.insert(name, Arc::downgrade(&record));
+    Ok(record)
+}
+
+/// Whether another process keeps the record in a pool's folder locked. A check, and a machine that
+/// is added, lock it for a moment only.
+pub(super) async fn is_kept(folder: &Path) -> io::Result<bool> {
+    let file = match File::open(folder.join(RECORD)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    if HELD.lock().unwrap_or_else(PoisonError::into_inner).get(&name(&file)?).is_some_and(|of| of.strong_count() > 0) {
+        return Ok(false);
+    }
+    let end = Instant::now() + MOMENT;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(false),
+            Err(TryLockError::WouldBlock) if Instant::now() < end => sleep(MOMENT / 20).await,
+            Err(TryLockError::WouldBlock) => return Ok(true),
+            Err(TryLockError::Error(error)) if NO_LOCKS.map(Some).contains(&Errno::from_io_error(&error)) => {
+                return Ok(false);
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
+/// What distinguishes a file from all others that exist.
+fn name(file: &File) -> io::Result<(u64, u64)> {
+    let found = file.metadata()?;
+    Ok((found.dev(), found.ino()))
+}
+
+/// The records that this process holds.
+static HELD: Mutex<BTreeMap<(u64, u64), Weak<File>>> = Mutex::new(BTreeMap::new());
+/// How long a lock must be kept to be that of a client.
+const MOMENT: Duration = Duration::from_millis(200);
 /// The errors of a disk without locks.
 const NO_LOCKS: [Errno; 3] = [Errno::NOTSUP, Errno::NOLCK, Errno::INVAL];
 /// The file with the moment at which something was created last.

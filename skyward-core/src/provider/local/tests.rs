@@ -636,3 +636,42 @@ fn records_of_pools_of_each_version_are_read_and_may_be_missing() {
         assert_eq!(pool().expires, end, "{record:?}");
     }
 }
+
+#[tokio::test]
+async fn a_pool_is_adopted_when_the_process_that_held_it_has_ended() {
+    let (host, pool) = (Host::new(), PoolId::random());
+    let request = PoolRequest::new(pool.clone(), Duration::from_secs(60)).owner("ada");
+    host.local.prepare(&request).await.unwrap();
+    let machine = host.launch(&pool, 0).await;
+    // Another value of this process is the same client.
+    let second = Local::new().runtime_dir(&host.root);
+    second.adopt(&request).await.unwrap();
+    drop(second);
+    let record = host.root.join(pool.as_str()).join("pool.json");
+    assert!(held::is_held(record.parent().unwrap()), "the first value still holds it");
+
+    // A client in another process: it holds the record until its input ends.
+    host.local.held().clear();
+    let hold_script = "exec 9<\"$1\" && flock --shared 9 && echo held && exec cat";
+    let mut hold = std::process::Command::new("sh");
+    let hold = hold.args(["-c", hold_script, "sh"]).arg(&record).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut other = hold.spawn().unwrap();
+    let mut answer = [0; 5];
+    std::io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut answer).unwrap();
+    for _ in 0..2 {
+        let error = host.local.adopt(&request).await.unwrap_err();
+        assert_eq!((error.refusal(), error.is_temporary()), (Some(&crate::error::Refusal::Denied), false));
+        assert!(error.message().contains("its client lives") && error.hint().unwrap().contains("lslocks"), "{error}");
+    }
+    assert_eq!(host.state(&machine).await, MachineState::Running, "nothing has ended");
+    other.kill().unwrap();
+    other.wait().unwrap();
+    drop(other);
+    let third = Local::new().runtime_dir(&host.root);
+    third.adopt(&request).await.unwrap();
+    assert!(held::is_held(record.parent().unwrap()));
+    assert_eq!(third.list(&pool).await.unwrap(), [machine.clone()]);
+    launch(&third, &host.batch(&pool, 1)).await.unwrap();
+    third.teardown(&pool).await.unwrap();
+    assert_eq!(host.state(&machine).await, MachineState::Gone);
+}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::Refusal;
-use crate::provider::{Offer, Reason};
+use crate::provider::{Capabilities, Offer, Reason};
 use crate::testkit::fake_worker::{Fate, Faultless};
 
 /// The outcome of a call.
@@ -130,6 +130,13 @@ pub trait Faults: Fate {
     fn is_unknown(&self, node: u32, call: u32) -> bool {
         let _ = (node, call);
         false
+    }
+
+    /// What the provider can do beyond its methods. With
+    /// [`gangs`](Capabilities::gangs), a batch that is all or none starts nothing if one of its
+    /// machines is [refused](Self::refusal).
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new().preemptible().adopts()
     }
 
     /// The offers, the best first.

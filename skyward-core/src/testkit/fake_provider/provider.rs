@@ -33,7 +33,7 @@ impl Provider for FakeProvider {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new().preemptible()
+        self.0.script.faults.capabilities()
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
@@ -45,17 +45,22 @@ impl Provider for FakeProvider {
         Ok(())
     }
 
+    async fn adopt(&self, pool: &PoolRequest) -> Result<()> {
+        self.prepare(pool).await
+    }
+
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
+        lock(&self.0.state).batches.push(batch.requests.iter().map(|request| request.number).collect());
+        if batch.all_or_none {
+            let refused: Vec<Error> = batch.requests.iter().filter_map(|_| self.try_offer(batch).err()).collect();
+            if let Some(refused) = refused.first() {
+                return batch.requests.iter().map(|_| Err(refused.clone())).collect();
+            }
+        }
         let one = async |request: &LaunchRequest| {
             let node = request.number.0;
-            let call = {
-                let mut state = lock(&self.0.state);
-                state.tried.push(batch.offer.id.clone());
-                state.tried.iter().filter(|tried| **tried == batch.offer.id).count() as u32 - 1
-            };
-            if let Some(refusal) = self.0.script.faults.refusal(&batch.offer, call) {
-                lock(&self.0.state).refused += 1;
-                return Err(Error::refused(refusal, format!("{} is not available", batch.offer.id)));
+            if !batch.all_or_none {
+                self.try_offer(batch)?;
             }
             lock(&self.0.state).asked.insert(request.number, request.launch.clone());
             let turn = self.0.script.faults.launch(node, self.call("launch", node));

@@ -45,6 +45,11 @@ const LINES: &[(&str, &[&str])] = &[
         &["dropped_launch_is_listed", "dropped_launch_leaves_nothing"],
     ),
     (
+        "With `Capabilities::batches`, the requests of a batch may differ in all but pool and offer, and may be partly \
+         launched already; a machine that is refused or unknown changes no other result of its call.",
+        &["batches_have_a_result_for_each"],
+    ),
+    (
         "With `Capabilities::gangs`, a batch that is all or none starts all of its machines or none, and each of them \
          ends alone.",
         &["gangs_are_whole", "gang_machines_end_alone"],
@@ -63,6 +68,13 @@ const LINES: &[(&str, &[&str])] = &[
         &["terminate_ends_what_runs", "gone_leaves_nothing", "connect_refuses_what_is_gone"],
     ),
     ("`prepare` may be called more than once.", &["prepare_is_repeatable"]),
+    (
+        "With `Capabilities::adopts`, `adopt` makes the value as able to launch, list, inspect, reach, end and tear \
+         down the machines of a pool as the one that prepared the pool, also in another process. It starts and ends \
+         nothing, may be called more than once, and creates again what `prepare` created, where that is gone. Without \
+         the capability, it fails, and the error is final.",
+        &["adopt_takes_over"],
+    ),
     (
         "`teardown` may be called more than once, and without `prepare` or `launch` having finished. It does not \
          touch other pools. After it, nothing of the pool is left.",

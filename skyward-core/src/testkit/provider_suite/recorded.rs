@@ -25,6 +25,10 @@ impl<P> Recorded<P> {
         Self { inner, pools: Arc::default() }
     }
 
+    fn note(&self, pool: &PoolId) {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner).insert(pool.clone());
+    }
+
     /// The pools that were prepared so far.
     pub(super) fn prepared(&self) -> Vec<PoolId> {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
@@ -54,8 +58,13 @@ impl<P: Provider> Provider for Recorded<P> {
     }
 
     async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner).insert(pool.pool.clone());
+        self.note(&pool.pool);
         self.inner.prepare(pool).await
+    }
+
+    async fn adopt(&self, pool: &PoolRequest) -> Result<()> {
+        self.note(&pool.pool);
+        self.inner.adopt(pool).await
     }
 
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {

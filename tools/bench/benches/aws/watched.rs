@@ -75,6 +75,10 @@ impl Provider for Watched {
         self.aws.prepare(pool).await
     }
 
+    async fn adopt(&self, pool: &PoolRequest) -> skyward::Result<()> {
+        self.aws.adopt(pool).await
+    }
+
     async fn launch(&self, batch: &LaunchBatch) -> Vec<skyward::Result<Machine>> {
         let launched = self.aws.launch(batch).await;
         if let Some(simulated) = &self.simulated {

@@ -64,6 +64,9 @@ impl Provider for Cloud {
     async fn prepare(&self, _: &PoolRequest) -> Result<()> {
         Ok(())
     }
+    async fn adopt(&self, _: &PoolRequest) -> Result<()> {
+        Ok(())
+    }
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
         let refused = |_| Err(Error::new(ErrorKind::Provider, "nothing is launched here"));
         batch.requests.iter().map(refused).collect()

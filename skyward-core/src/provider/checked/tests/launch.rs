@@ -4,10 +4,19 @@ use super::*;
 
 /// Launches according to a script for each machine, by number.
 #[derive(Debug, Default)]
-struct Market {
-    answers: Mutex<std::collections::BTreeMap<u32, Vec<Result<()>>>>,
+pub(super) struct Market {
+    pub(super) answers: Mutex<std::collections::BTreeMap<u32, Vec<Result<()>>>>,
     /// The machines of each call.
-    asked: Mutex<Vec<Vec<u32>>>,
+    pub(super) asked: Mutex<Vec<Vec<u32>>>,
+    /// The machines of each call of `terminate` and `inspect`.
+    pub(super) others: Mutex<Vec<(&'static str, Vec<String>)>>,
+    pub(super) batches: bool,
+    pub(super) pace: Duration,
+    /// How long each call takes, and how long if the machine `slow` is in it.
+    pub(super) takes: Duration,
+    pub(super) slow: Option<(&'static str, Duration)>,
+    /// Held by each call of `launch`.
+    pub(super) launching: tokio::sync::Mutex<()>,
 }
 
 impl Market {
@@ -17,6 +26,13 @@ impl Market {
         let asked = market.asked.lock().unwrap().clone();
         (machines, asked)
     }
+
+    async fn take(&self, what: &'static str, machines: &[MachineId]) {
+        let names: Vec<String> = machines.iter().map(ToString::to_string).collect();
+        let slow = self.slow.filter(|(machine, _)| names.iter().any(|name| name == machine));
+        self.others.lock().unwrap().push((what, names));
+        tokio::time::sleep(slow.map_or(self.takes, |(_, takes)| takes)).await;
+    }
 }
 
 #[async_trait]
@@ -25,10 +41,11 @@ impl Provider for Market {
         "market"
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new()
+        let capabilities = Capabilities::new().pace(self.pace);
+        if self.batches { capabilities.batches() } else { capabilities }
     }
     async fn identity(&self) -> Result<String> {
-        Ok("here".to_owned())
+        Ok(format!("{self:p}"))
     }
     fn parts(&self) -> Vec<Part> {
         Vec::new()
@@ -39,8 +56,13 @@ impl Provider for Market {
     async fn prepare(&self, _: &PoolRequest) -> Result<()> {
         Ok(())
     }
+    async fn adopt(&self, _: &PoolRequest) -> Result<()> {
+        Ok(())
+    }
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
         self.asked.lock().unwrap().push(batch.requests.iter().map(|request| request.number.0).collect());
+        let _held = self.launching.lock().await;
+        tokio::time::sleep(self.takes).await;
         let mut answers = self.answers.lock().unwrap();
         let one = |request: &LaunchRequest| {
             let script = answers.entry(request.number.0).or_default();
@@ -49,14 +71,16 @@ impl Provider for Market {
         };
         batch.requests.iter().map(one).collect()
     }
-    async fn inspect(&self, _: &[MachineId]) -> Result<Vec<MachineReport>> {
-        Ok(Vec::new())
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
+        self.take("inspect", machines).await;
+        Ok(machines.iter().map(|machine| MachineReport::new(MachineState::Gone).saying(machine.as_str())).collect())
     }
     async fn connect(&self, _: &Machine, _: &Place) -> Result<Box<dyn Remote>> {
         Err(refused())
     }
     async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
-        machines.iter().map(|_| Ok(())).collect()
+        self.take("terminate", machines).await;
+        machines.iter().map(|machine| if machine.as_str() == "locked" { Err(refused()) } else { Ok(()) }).collect()
     }
     async fn teardown(&self, _: &PoolId) -> Result<()> {
         Ok(())
