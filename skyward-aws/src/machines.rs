@@ -1,7 +1,8 @@
 //! Reads EC2's descriptions of instances. No I/O.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use aws_sdk_ec2::primitives::{DateTime, DateTimeFormat as Format};
 use aws_sdk_ec2::types::{Instance, InstanceStateName};
 use skyward_core::ids::{MachineId, OfferId, PoolId};
 use skyward_core::provider::{Facts, Machine, MachineReport, MachineState, Place, PoolRecord, Reason};
@@ -68,8 +69,23 @@ pub(crate) fn report(
         let words = instance.state_reason().and_then(|reason| reason.message());
         report.words =
             words.or(instance.state_transition_reason()).filter(|words| !words.is_empty()).map(str::to_owned);
+        report.lived = lived(instance);
     }
     report
+}
+
+/// How long an instance was there that EC2 charges for no more: from its launch to its last change of
+/// state, both by EC2's clock. EC2 gives the time of the change only where somebody requested it.
+fn lived(instance: &Instance) -> Option<Duration> {
+    if !state(instance).is_released() {
+        return None;
+    }
+    // `User initiated (2026-11-22 13:17:21 GMT)`
+    let (_, changed) = instance.state_transition_reason()?.rsplit_once('(')?;
+    let changed = changed.strip_suffix(')')?;
+    let changed = changed.strip_suffix(" GMT").or(changed.strip_suffix(" UTC"))?.replacen(' ', "T", 1) + "Z";
+    let changed = DateTime::from_str(&changed, Format::DateTime).ok()?;
+    u64::try_from(changed.secs() - instance.launch_time()?.secs()).ok().map(Duration::from_secs)
 }
 
 /// The address at which the client reaches an instance.
@@ -111,8 +127,6 @@ pub(crate) fn record(tags: &[aws_sdk_ec2::types::Tag]) -> Option<PoolRecord> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use aws_sdk_ec2::types::{InstanceState, StateReason};
 
     use super::*;
@@ -186,6 +200,23 @@ mod tests {
             let report = report_of(&instance(InstanceStateName::Terminated).state_reason(reason).build());
             assert_eq!((report.reason, report.words.as_deref()), (expected, Some("words")));
         }
+    }
+
+    #[test]
+    fn the_life_of_an_instance_that_is_over_is_told_by_the_times_of_ec2() {
+        let ended = |name: InstanceStateName, words: &str| {
+            let instance = instance(name).launch_time(DateTime::from_secs(1_795_353_441));
+            report_of(&instance.state_transition_reason(words).build()).lived.map(|lived| lived.as_secs())
+        };
+        let words = "User initiated (2026-11-22 13:19:21 GMT)";
+        assert_eq!(ended(InstanceStateName::Terminated, words), Some(120));
+        assert_eq!(ended(InstanceStateName::ShuttingDown, &words.replace("GMT", "UTC")), Some(120));
+        for unknown in ["", "Server.SpotInstanceTermination", "User initiated", "(today)", "(2026-11-22 13:19 GMT)"] {
+            assert_eq!(ended(InstanceStateName::Terminated, unknown), None, "{unknown}");
+        }
+        assert_eq!(ended(InstanceStateName::Terminated, &words.replace("13:19", "13:00")), None, "before its launch");
+        assert_eq!(ended(InstanceStateName::Running, words), None);
+        assert_eq!(report_of(&instance(InstanceStateName::Terminated).build()).lived, None);
     }
 
     #[test]

@@ -193,6 +193,23 @@ impl Trial<'_> {
         report.ok_or_else(|| Violation::new(self.clause, "`inspect` of one machine returned no report"))
     }
 
+    /// Requires that a machine lived for a time between these two, if its report says how long.
+    pub(super) fn lived(
+        &self,
+        machine: &MachineId,
+        report: &MachineReport,
+        [least, most]: [Duration; 2],
+    ) -> Result<(), Violation> {
+        let is_true = |lived| lived + SECOND >= least && lived <= most + SECOND;
+        self.require(report.lived.is_none_or(is_true), || {
+            format!(
+                "the machine {machine} lived for at least {least:?} and at most {most:?}, and is {report}, having \
+                 lived for {:?}",
+                report.lived.unwrap_or_default()
+            )
+        })
+    }
+
     /// Waits until a terminated machine is reported as gone.
     pub(super) async fn gone(&self, machine: &MachineId) -> Result<(), Violation> {
         let end = Instant::now() + LONGEST;
@@ -302,6 +319,8 @@ pub(super) const OWNER: &str = "ada at a workstation";
 pub(super) const LONGEST: Duration = Duration::from_secs(600);
 pub(super) const PAUSE: Duration = Duration::from_secs(2);
 pub(super) const BRIEF: Duration = Duration::from_millis(10);
+/// How exact the times of a provider's records must be: a service may count whole seconds.
+const SECOND: Duration = Duration::from_secs(1);
 /// How often a clause looks for something that must not appear.
 pub(super) const LOOKS: u32 = 10;
 /// How long a clause looks for something that must not appear, after the time in which it may. A
