@@ -243,4 +243,28 @@ mod tests {
             None
         );
     }
+
+    #[test]
+    fn instances_of_each_version_are_read() {
+        let older = include_str!("formats/instance-older.tags");
+        let unread = include_str!("formats/instance-unread.tags");
+        for text in [include_str!("formats/instance.tags"), older, include_str!("formats/instance-newer.tags"), unread]
+        {
+            let pairs = text.lines().map(|line| line.split_once('=').unwrap());
+            let all: Tags = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+            let of =
+                |index| instance(InstanceStateName::Running).ami_launch_index(index).set_tags(Some(tags::list(&all)));
+            let machines: Vec<_> = (0..4).map_while(|index| machine(&of(index).build())).collect();
+            let launches: Vec<_> = machines.iter().map(|machine| (machine.launch.as_str(), machine.number.0)).collect();
+            let expected = [("p-x-n3-a1", 3), ("p-x-n4-a1", 4), ("a-strange-one", 7)];
+            assert_eq!(launches, if text == unread { &[][..] } else { &expected[..] }, "{text}");
+            let offer = if text == older { "" } else { "g5.xlarge/eu-west-1a/spot" };
+            assert!(machines.iter().all(|machine| machine.offer.as_str() == offer), "{text}");
+            let record = record(of(0).build().tags()).unwrap();
+            assert_eq!((record.pool.as_str(), record.owner.is_empty()), ("p-x", text == older), "{text}");
+            let expires = if text == older { 0 } else { 1_795_353_501 };
+            let expires = SystemTime::UNIX_EPOCH + Duration::from_secs(expires) + crate::lease::PERIOD;
+            assert_eq!(record.expires, expires, "{text}");
+        }
+    }
 }

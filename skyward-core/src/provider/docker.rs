@@ -360,4 +360,6 @@ fn soon() -> Instant {
 const MARK: &str = "SKYWARD_MACHINE";
 
 #[cfg(test)]
+mod formats;
+#[cfg(test)]
 mod tests;
