@@ -72,12 +72,8 @@ impl Call {
         let user_data = user_data(&first, now, &image.user, &host_key, &keys)?;
         let mut tags = pool.tags(&first.owner, &first.labels, &options.tags);
         tags.insert(tags::LEASE.to_owned(), first.lease.as_millis().to_string());
-        let mut instance_tags = tags.clone();
-        instance_tags.insert(tags::OFFER.to_owned(), tags::clean(offer.id.as_str()));
-        if let Some(ends) = first.ends_in.and_then(|ends_in| now.checked_add(ends_in)) {
-            instance_tags.insert(tags::ENDS.to_owned(), tags::seconds(ends));
-        }
-        instance_tags.extend(tags::of_launches(&requests));
+        let ends = first.ends_in.and_then(|ends_in| now.checked_add(ends_in));
+        let instance_tags = tags::of_instances(&tags, &offer.id, ends, &requests);
         let count = i32::try_from(requests.len()).unwrap_or(i32::MAX);
         Ok(Self {
             token: pool_token(pool, &requests, &offer, all_or_none),

@@ -1,7 +1,8 @@
 //! Reads EC2's descriptions of instances. No I/O.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use aws_sdk_ec2::primitives::{DateTime, DateTimeFormat as Format};
 use aws_sdk_ec2::types::{Instance, InstanceStateName};
 use skyward_core::ids::{MachineId, OfferId, PoolId};
 use skyward_core::provider::{Facts, Machine, MachineReport, MachineState, Place, PoolRecord, Reason};
@@ -68,8 +69,23 @@ pub(crate) fn report(
         let words = instance.state_reason().and_then(|reason| reason.message());
         report.words =
             words.or(instance.state_transition_reason()).filter(|words| !words.is_empty()).map(str::to_owned);
+        report.lived = lived(instance);
     }
     report
+}
+
+/// How long an instance was there that EC2 charges for no more: from its launch to its last change of
+/// state, both by EC2's clock. EC2 gives the time of the change only where somebody requested it.
+fn lived(instance: &Instance) -> Option<Duration> {
+    if !state(instance).is_released() {
+        return None;
+    }
+    // `User initiated (2026-11-22 13:17:21 GMT)`
+    let (_, changed) = instance.state_transition_reason()?.rsplit_once('(')?;
+    let changed = changed.strip_suffix(')')?;
+    let changed = changed.strip_suffix(" GMT").or(changed.strip_suffix(" UTC"))?.replacen(' ', "T", 1) + "Z";
+    let changed = DateTime::from_str(&changed, Format::DateTime).ok()?;
+    u64::try_from(changed.secs() - instance.launch_time()?.secs()).ok().map(Duration::from_secs)
 }
 
 /// The address at which the client reaches an instance.
@@ -111,8 +127,6 @@ pub(crate) fn record(tags: &[aws_sdk_ec2::types::Tag]) -> Option<PoolRecord> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use aws_sdk_ec2::types::{InstanceState, StateReason};
 
     use super::*;
@@ -189,6 +203,23 @@ mod tests {
     }
 
     #[test]
+    fn the_life_of_an_instance_that_is_over_is_told_by_the_times_of_ec2() {
+        let ended = |name: InstanceStateName, words: &str| {
+            let instance = instance(name).launch_time(DateTime::from_secs(1_795_353_441));
+            report_of(&instance.state_transition_reason(words).build()).lived.map(|lived| lived.as_secs())
+        };
+        let words = "User initiated (2026-11-22 13:19:21 GMT)";
+        assert_eq!(ended(InstanceStateName::Terminated, words), Some(120));
+        assert_eq!(ended(InstanceStateName::ShuttingDown, &words.replace("GMT", "UTC")), Some(120));
+        for unknown in ["", "Server.SpotInstanceTermination", "User initiated", "(today)", "(2026-11-22 13:19 GMT)"] {
+            assert_eq!(ended(InstanceStateName::Terminated, unknown), None, "{unknown}");
+        }
+        assert_eq!(ended(InstanceStateName::Terminated, &words.replace("13:19", "13:00")), None, "before its launch");
+        assert_eq!(ended(InstanceStateName::Running, words), None);
+        assert_eq!(report_of(&instance(InstanceStateName::Terminated).build()).lived, None);
+    }
+
+    #[test]
     fn a_machine_is_read_from_its_tags_alone() {
         let now = SystemTime::now();
         let mut all = Tags::from([
@@ -211,5 +242,29 @@ mod tests {
             super::machine(&instance(InstanceStateName::Running).set_tags(Some(tags::list(&all))).build()),
             None
         );
+    }
+
+    #[test]
+    fn instances_of_each_version_are_read() {
+        let older = include_str!("formats/instance-older.tags");
+        let unread = include_str!("formats/instance-unread.tags");
+        for text in [include_str!("formats/instance.tags"), older, include_str!("formats/instance-newer.tags"), unread]
+        {
+            let pairs = text.lines().map(|line| line.split_once('=').unwrap());
+            let all: Tags = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+            let of =
+                |index| instance(InstanceStateName::Running).ami_launch_index(index).set_tags(Some(tags::list(&all)));
+            let machines: Vec<_> = (0..4).map_while(|index| machine(&of(index).build())).collect();
+            let launches: Vec<_> = machines.iter().map(|machine| (machine.launch.as_str(), machine.number.0)).collect();
+            let expected = [("p-x-n3-a1", 3), ("p-x-n4-a1", 4), ("a-strange-one", 7)];
+            assert_eq!(launches, if text == unread { &[][..] } else { &expected[..] }, "{text}");
+            let offer = if text == older { "" } else { "g5.xlarge/eu-west-1a/spot" };
+            assert!(machines.iter().all(|machine| machine.offer.as_str() == offer), "{text}");
+            let record = record(of(0).build().tags()).unwrap();
+            assert_eq!((record.pool.as_str(), record.owner.is_empty()), ("p-x", text == older), "{text}");
+            let expires = if text == older { 0 } else { 1_795_353_501 };
+            let expires = SystemTime::UNIX_EPOCH + Duration::from_secs(expires) + crate::lease::PERIOD;
+            assert_eq!(record.expires, expires, "{text}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_sdk_ec2::types::{Filter, ResourceType, Tag, TagSpecification};
-use skyward_core::ids::{LaunchId, MachineNumber, PoolId};
+use skyward_core::ids::{LaunchId, MachineNumber, OfferId, PoolId};
 use skyward_core::provider::{Labels, LaunchRequest};
 
 /// The prefix of the provider's own tags.
@@ -50,10 +50,26 @@ pub(crate) fn of_labels(labels: &Labels) -> Tags {
     labels.iter().map(|(key, value)| (key.clone(), clean(value))).collect()
 }
 
+/// The tags of the instances of one call, besides those of all that the call makes.
+pub(crate) fn of_instances(
+    of_call: &Tags,
+    offer: &OfferId,
+    ends: Option<SystemTime>,
+    requests: &[LaunchRequest],
+) -> Tags {
+    let mut tags = of_call.clone();
+    tags.insert(OFFER.to_owned(), clean(offer.as_str()));
+    if let Some(ends) = ends {
+        tags.insert(ENDS.to_owned(), seconds(ends));
+    }
+    tags.extend(of_launches(requests));
+    tags
+}
+
 /// The launches of the instances of one call. Launches with the ids that a pool gives them are
 /// written as runs: `0+100=1` is the first try of machines 0 to 99. Others are written in full:
 /// `7:name`.
-pub(crate) fn of_launches(requests: &[LaunchRequest]) -> Tags {
+fn of_launches(requests: &[LaunchRequest]) -> Tags {
     let mut items: Vec<Item> = Vec::new();
     for request in requests {
         let item = Item::of(request);
@@ -233,5 +249,26 @@ mod tests {
         let now = SystemTime::now();
         let tags = list(&Tags::from([(EXPIRES.to_owned(), seconds(now))]));
         assert!(now.duration_since(time(&tags, EXPIRES).unwrap()).unwrap() < Duration::from_secs(1));
+    }
+
+    /// The tags of a fixture.
+    fn fixture(text: &str) -> Tags {
+        let pairs = text.lines().map(|line| line.split_once('=').unwrap());
+        pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    }
+
+    const INSTANCE: &str = include_str!("formats/instance.tags");
+
+    #[test]
+    fn this_version_writes_the_tags_of_its_fixture() {
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        let own = BTreeMap::from([("team".to_owned(), "vision".to_owned())]);
+        let mut tags = of_labels(&own);
+        tags.extend(common(&PoolId::new("p-x"), "ada at a desk", &BTreeMap::new()));
+        tags.insert(EXPIRES.to_owned(), seconds(at(1_795_353_501)));
+        let requests = [request("p-x-n3-a1", 3), request("p-x-n4-a1", 4), request("a-strange-one", 7)];
+        tags.insert(LEASE.to_owned(), requests[0].lease.as_millis().to_string());
+        let offer = OfferId::new("g5.xlarge/eu-west-1a/spot");
+        assert_eq!(of_instances(&tags, &offer, Some(at(1_795_357_041)), &requests), fixture(INSTANCE));
     }
 }

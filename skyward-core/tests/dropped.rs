@@ -26,6 +26,7 @@ use skyward_core::pool::{Pool, PoolBuilder};
 use skyward_core::spec::{Limits, Nodes};
 use skyward_core::testkit::fake_provider::{FakeProvider, Faults, Turn};
 use skyward_core::testkit::fake_worker::{Fate, Work};
+use skyward_core::testkit::script::{Answer, FakeTask, Rule, Script};
 use tokio::time::{Instant, sleep, timeout};
 
 /// When a future is dropped.
@@ -67,17 +68,18 @@ impl Cut {
 #[derive(Debug)]
 struct Slow;
 
-impl Fate for Slow {
-    fn work(&self, args: &[u8], _: u32) -> Work {
-        // The argument `n` is at the end of the map: 200 for a task that streams, 201 for one that
-        // ignores interrupts.
-        match args.last() {
-            Some(200) => Work::Yield(3, TASK_RUN),
-            Some(201) => Work::UntilKilled,
-            _ => Work::Return(TASK_RUN),
-        }
-    }
+/// A provider with these faults. The argument `n` is at the end of the map of a task: 200 for one that
+/// streams, 201 for one that ignores interrupts.
+fn provider(faults: impl Faults) -> FakeProvider {
+    let work = |task: &FakeTask<'_>| match task.sent().last() {
+        Some(200) => Work::Yield(3, TASK_RUN),
+        Some(201) => Work::UntilKilled,
+        _ => Work::Return(TASK_RUN),
+    };
+    FakeProvider::new(Script::new().faults(faults).rule(Rule::all().answer(move |task| Answer::does(work(task)))))
+}
 
+impl Fate for Slow {
     fn hooks(&self, _: u32, _: u32, _: u64) -> Option<Duration> {
         Some(Duration::from_millis(30))
     }
@@ -135,7 +137,7 @@ fn at_each_moment(step: Duration, body: impl AsyncFn(FakeProvider, Cut) -> bool)
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
             completed = runtime.block_on(async {
-                let provider = FakeProvider::new(Arc::new(Slow));
+                let provider = provider(Slow);
                 let body = async {
                     let completed = body(provider.clone(), cut).await;
                     settled(&provider, cut).await;
@@ -374,7 +376,7 @@ fn start_unless() {
 fn a_task_behind_a_stubborn_one_waits_only_for_the_grace_time() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let provider = FakeProvider::new(Arc::new(Slow));
+        let provider = provider(Slow);
         let pool = builder(&provider, false).nodes(1).start().await.unwrap();
         let stubborn = pool.submit(echo(201).into_task().unwrap(), Target::Any).await.unwrap();
         sleep(TASK_RUN).await;
@@ -394,10 +396,6 @@ fn a_task_behind_a_stubborn_one_waits_only_for_the_grace_time() {
 struct Cuttable(Arc<AtomicBool>);
 
 impl Fate for Cuttable {
-    fn work(&self, args: &[u8], run: u32) -> Work {
-        Slow.work(args, run)
-    }
-
     fn cut(&self, _: u32, _: u64, _: u64) -> bool {
         self.0.swap(false, Ordering::SeqCst)
     }
@@ -412,7 +410,7 @@ fn a_cancellation_that_is_lost_with_its_connection_costs_no_worker() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let cut = Arc::new(AtomicBool::default());
-        let provider = FakeProvider::new(Arc::new(Cuttable(Arc::clone(&cut))));
+        let provider = provider(Cuttable(Arc::clone(&cut)));
         let pool = builder(&provider, false).nodes(1).start().await.unwrap();
         // The worker reports short tasks, so the next one is sent while one runs.
         echo(1).run(&pool).await.unwrap();

@@ -15,6 +15,7 @@ use skyward_core::pool::{Pool, PoolBuilder};
 use skyward_core::spec::Nodes;
 use skyward_core::testkit::fake_provider::{Death, FakeProvider, Faults};
 use skyward_core::testkit::fake_worker::{Fate, Work};
+use skyward_core::testkit::script::{Answer, Rule, Script};
 use tokio::time::Instant;
 
 /// The versions of Python on the machines of each node, in the order of the machines; the last one
@@ -47,14 +48,6 @@ impl Fate for Pythons {
         let machine = self.greeted[node].fetch_add(1, Ordering::Relaxed) as usize;
         self.versions[node][machine.min(self.versions[node].len() - 1)]
     }
-
-    fn work(&self, args: &[u8], _: u32) -> Work {
-        match args.len() {
-            // The entry's arguments; a call has one byte more.
-            length if length == arguments().len() => Work::Call(1, false),
-            _ => Work::Return(Duration::ZERO),
-        }
-    }
 }
 
 impl Faults for Pythons {
@@ -65,7 +58,11 @@ impl Faults for Pythons {
 
 fn pool(pythons: Pythons) -> (FakeProvider, PoolBuilder) {
     let nodes = pythons.versions.len() as u32;
-    let provider = FakeProvider::new(Arc::new(pythons));
+    let calls = Rule::all().answer(|task| match task.path() {
+        [] => Answer::does(Work::Call(1, false)),
+        _ => Answer::does(Work::Return(Duration::ZERO)),
+    });
+    let provider = FakeProvider::new(Script::new().faults(pythons).rule(calls));
     (provider.clone(), Pool::builder().provider(provider).nodes(nodes))
 }
 

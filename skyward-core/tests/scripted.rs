@@ -13,7 +13,7 @@ use skyward_core::ids::Rank;
 use skyward_core::payload::{Args, Output, RetryPolicy, Source, Streaming};
 use skyward_core::pool::Pool;
 use skyward_core::testkit::fake_provider::{Death, FakeProvider, Faults};
-use skyward_core::testkit::fake_worker::{Fate, Work};
+use skyward_core::testkit::fake_worker::Fate;
 use skyward_core::testkit::script::{Answer, Rule, Script};
 use tokio::time::Instant;
 
@@ -211,11 +211,7 @@ async fn calls_within_calls_have_rules_of_their_own() {
 #[derive(Debug)]
 struct Unlucky;
 
-impl Fate for Unlucky {
-    fn work(&self, _: &[u8], _: u32) -> Work {
-        Work::UntilKilled
-    }
-}
+impl Fate for Unlucky {}
 
 impl Faults for Unlucky {
     fn death(&self, node: u32, machine: u32) -> Option<(Duration, Death)> {

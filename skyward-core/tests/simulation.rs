@@ -23,6 +23,7 @@ use skyward_core::pool::Pool;
 use skyward_core::spec::Limits;
 use skyward_core::testkit::fake_provider::{Death, FakeProvider, Faults, Turn};
 use skyward_core::testkit::fake_worker::{Fate, Work};
+use skyward_core::testkit::script::{Answer, FakeTask, Rule, Script};
 use skyward_core::testkit::sim;
 
 fn number(variable: &str) -> Option<u64> {
@@ -186,20 +187,21 @@ async fn a_start_stopped_at_any_moment_leaves_nothing_when_it_returns() {
 }
 
 /// A node whose connections to workers break with the next frame while the flag is set.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Cut(Arc<AtomicBool>);
 
-impl Fate for Cut {
-    fn work(&self, args: &[u8], _: u32) -> Work {
-        // The argument `n` is at the end of the map.
-        match args.last() {
-            Some(10) => Work::Deaf(Duration::from_secs(600)),
-            Some(12) => Work::Crash(Duration::from_millis(3), 9),
-            Some(13) => Work::Yield(200, Duration::from_millis(10)),
-            _ => Work::Return(Duration::from_millis(1)),
-        }
+/// What the tasks of [`pool_of_one`] do.
+fn work(task: &FakeTask<'_>) -> Work {
+    // The argument `n` is at the end of the map.
+    match task.sent().last() {
+        Some(10) => Work::Deaf(Duration::from_secs(600)),
+        Some(12) => Work::Crash(Duration::from_millis(3), 9),
+        Some(13) => Work::Yield(200, Duration::from_millis(10)),
+        _ => Work::Return(Duration::from_millis(1)),
     }
+}
 
+impl Fate for Cut {
     fn cut(&self, _: u32, connection: u64, _: u64) -> bool {
         // The first connection is that to the agent.
         connection > 1 && self.0.load(Ordering::SeqCst)
@@ -217,7 +219,8 @@ fn call<T: skyward_core::payload::Output>(n: u32) -> PendingCompute<T> {
 /// A pool of one worker. The worker has reported a short task, so more tasks are sent behind a
 /// running one.
 async fn pool_of_one(fate: impl Faults) -> (FakeProvider, Pool) {
-    let provider = FakeProvider::new(Arc::new(fate));
+    let provider =
+        FakeProvider::new(Script::new().faults(fate).rule(Rule::all().answer(|task| Answer::does(work(task)))));
     let pool = Pool::builder().provider(provider.clone()).nodes(1).start().await.unwrap();
     call::<Echo>(1).run(&pool).await.unwrap();
     (provider, pool)
@@ -295,10 +298,6 @@ async fn a_stream_is_complete_through_any_number_of_cuts() {
 struct CutAfter(u64);
 
 impl Fate for CutAfter {
-    fn work(&self, args: &[u8], run: u32) -> Work {
-        Cut::default().work(args, run)
-    }
-
     fn delay(&self, _: u32, _: u64) -> Duration {
         Duration::from_millis(1)
     }
@@ -310,24 +309,14 @@ impl Fate for CutAfter {
 
 impl Faults for CutAfter {}
 
-/// The first task of a gang that begins returns; the others run for ever, and report their stacks.
-#[derive(Debug)]
-struct Unmet;
-
-impl Fate for Unmet {
-    fn work(&self, _: &[u8], run: u32) -> Work {
-        match run {
-            1 => Work::Return(Duration::from_secs(60)),
-            _ => Work::UntilInterrupted,
-        }
-    }
-}
-
-impl Faults for Unmet {}
-
 #[tokio::test(start_paused = true)]
 async fn a_gang_without_progress_is_reported_once_and_goes_on_until_it_is_cancelled() {
-    let provider = FakeProvider::new(Arc::new(Unmet));
+    // The first task of a gang that begins returns; the others run for ever, and report their stacks.
+    let unmet = Rule::all().answer(|task| match task.start() {
+        1 => Answer::does(Work::Return(Duration::from_secs(60))),
+        _ => Answer::does(Work::UntilInterrupted),
+    });
+    let provider = FakeProvider::new(Script::new().rule(unmet));
     let world = plugin("world").joins_world();
     let pool = Pool::builder().provider(provider.clone()).nodes(3).plugin(world).start().await.unwrap();
     let mut events = pool.events();

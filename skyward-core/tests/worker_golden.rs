@@ -46,6 +46,39 @@ fn every_frame_is_encoded_and_decoded_as_on_the_node() {
     }
 }
 
+#[test]
+fn one_table_gives_out_the_numbers_of_messages() {
+    let page = include_str!("../../docs/protocol.md");
+    let (_, table) = page.split_once("### Message numbers\n").unwrap();
+    let table = table.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let mut given = BTreeMap::new();
+    for row in table.skip(2).map(cells) {
+        let first = given.len();
+        let (least, most) = row[1].split_once(" to ").unwrap();
+        let [least, most]: [u64; 2] = [least, most].map(|number| number.parse().unwrap());
+        let messages = row[3].split(", ").filter_map(|message| message.split_once(' '));
+        let messages = messages.filter_map(|(number, name)| Some((number.parse::<u64>().ok()?, name)));
+        given.extend(messages.map(|(number, name)| (number, name.split(' ').next().unwrap().to_owned())));
+        let numbers: Vec<u64> = given.range(least..=most).map(|(number, _)| *number).collect();
+        let free = least + numbers.len() as u64;
+        assert_eq!(numbers, (least..free).collect::<Vec<_>>(), "the numbers of {} have a gap", row[2]);
+        assert_eq!((given.len() - first, row[4].parse()), (numbers.len(), Ok(free)), "{}", row[2]);
+        assert!(free <= most + 1, "{}", row[2]);
+    }
+    // The tables of the messages themselves.
+    let described = page.lines().filter(|line| line.starts_with("| ")).map(cells);
+    let described = described.filter_map(|row| Some((row[1].parse::<u64>().ok()?, row[2].clone())));
+    assert_eq!(described.collect::<BTreeMap<_, _>>(), given);
+    let golden: Vec<Golden> = serde_json::from_str(include_str!("../../tests/golden/frames.json")).unwrap();
+    let mut sent: Vec<u64> = golden.iter().map(|golden| golden.head[0].as_u64().unwrap()).collect();
+    // Adopt arrives with descriptors.
+    sent.push(72);
+    sent.sort_unstable();
+    sent.dedup();
+    assert_eq!(sent, given.keys().copied().collect::<Vec<_>>());
+}
+
 /// Encodes the message that a golden head describes.
 fn encode(golden: &Golden, body: Bytes) -> (Vec<u8>, Bytes) {
     let head = golden.head.as_array().unwrap();

@@ -155,24 +155,14 @@ mod tests {
     use super::*;
     use crate::payload::{Args, Source};
     use crate::plugin::plugin;
-    use crate::testkit::fake_provider::{FakeProvider, Faults};
-    use crate::testkit::fake_worker::{Fate, Work};
-
-    /// Every task runs until its worker is killed.
-    #[derive(Debug)]
-    struct Endless;
-
-    impl Faults for Endless {}
-
-    impl Fate for Endless {
-        fn work(&self, _: &[u8], _: u32) -> Work {
-            Work::UntilKilled
-        }
-    }
+    use crate::testkit::fake_provider::FakeProvider;
+    use crate::testkit::fake_worker::Work;
+    use crate::testkit::script::{Answer, Rule, Script};
 
     #[tokio::test(start_paused = true)]
     async fn a_pool_whose_state_a_panic_has_left_half_changed_ends_and_no_broadcast_waits_for_its_world() {
-        let provider = FakeProvider::new(Arc::new(Endless));
+        let endless = Rule::all().answer(|_| Answer::does(Work::UntilKilled));
+        let provider = FakeProvider::new(Script::new().rule(endless));
         let builder = Pool::builder().provider(provider.clone()).nodes(2).plugin(plugin("world").joins_world());
         let pool = builder.start().await.unwrap();
         let source = Arc::new(Source::file("a.py", "def f(): pass", "f"));

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 use bollard::models::{SystemInfo, SystemVersion};
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use tokio::sync::RwLock;
 use tokio::time::Instant;
 
@@ -264,18 +264,21 @@ impl Provider for Docker {
         let have_ends = containers.iter().any(|found| container::ends_in(found).is_some());
         let time = if have_ends { Some(self.time().await?) } else { None };
         let now = Instant::now();
-        let report = |machine: &MachineId| {
+        let report = async |machine: &MachineId| {
             let found = containers.iter().find(|found| container::is_named(found, machine.as_str()));
             // A builder container belongs to its machine and is no machine itself.
             let rest = || containers.iter().any(|found| container::machine(found).is_some_and(|of| of.id == *machine));
             let report = match found {
+                Some(found) if container::has_ended(found) => {
+                    MachineReport { lived: self.lived(found).await, ..container::report(found, time) }
+                }
                 Some(found) => container::report(found, time),
                 None if rest() => MachineReport::new(MachineState::Ending),
                 None => MachineReport::new(MachineState::Gone),
             };
             self.ends.see(machine, report, now)
         };
-        Ok(machines.iter().map(report).collect())
+        Ok(join_all(machines.iter().map(report)).await)
     }
 
     async fn connect(&self, machine: &Machine, _: &Place) -> Result<Box<dyn Remote>> {
@@ -363,5 +366,7 @@ fn soon() -> Instant {
 /// The environment variable that marks the processes of a machine.
 const MARK: &str = "SKYWARD_MACHINE";
 
+#[cfg(test)]
+mod formats;
 #[cfg(test)]
 mod tests;

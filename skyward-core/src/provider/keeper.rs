@@ -130,7 +130,7 @@ impl Keeper {
 
     /// The arguments of the script.
     pub fn arguments(&self) -> Vec<String> {
-        let Looks { pause, looks, first } = self.looks();
+        let Looks { pause, looks, first, .. } = self.looks();
         // 0 means no end, so a machine that has to end at once gets the shortest life.
         let life = self.ends_in.map_or(0, |life| (life.as_millis() / 10).clamp(1, LONGEST));
         let (end, mark) = match &self.end {
@@ -152,14 +152,22 @@ impl Keeper {
         };
         let looks = LOOKS + LOOKS / 4;
         let boot = self.boot.as_secs_f64() / pause.as_secs_f64();
-        Looks { pause: text, looks, first: (boot.ceil() as u32).max(looks) }
+        Looks { pause: text, exact: pause, looks, first: (boot.ceil() as u32).max(looks) }
     }
+}
+
+/// How long a machine with this lease lives at most after the last renewal, if its keeper runs: one
+/// check sees the renewal, the following ones see none, and then the machine ends.
+pub(crate) fn outlives(lease: Duration) -> Duration {
+    let Looks { exact, looks, .. } = Keeper::new("", lease).looks();
+    exact * (looks + 1) + ENDING_TIME
 }
 
 /// When a keeper checks the lease, and how often.
 struct Looks {
     /// The seconds between two checks.
     pause: String,
+    exact: Duration,
     /// How many checks without a renewal end the machine: a little more than the lease.
     looks: u32,
     /// How many checks before the first renewal end the machine.
@@ -190,6 +198,9 @@ pub(crate) const KEY: &str = "SKYWARD_MACHINE_KEY";
 /// The file in a machine's folder whose changes renew its lease.
 pub(crate) const LEASE_FILE: &str = "lease";
 
+/// How long a renewal may take to reach the machine, and the machine to end after its keeper's last
+/// check: a host that is powered off stops its services first.
+const ENDING_TIME: Duration = Duration::from_secs(120);
 /// How often a keeper checks the lease during one lease.
 const LOOKS: u32 = 8;
 /// The longest life in hundredths of a second that any shell can count: 30 years.

@@ -110,6 +110,7 @@ use crate::remote::Remote;
 /// - Where the provider cannot be asked, no call guesses: `list`, `pools` and `teardown` fail, and
 ///   `terminate` fails for each machine of which it is not certain that it is ending.
 /// - A machine ends when the time that a report gives as `ends_in` is over, and not before.
+/// - The time that a report gives as `lived` is the time from the launch of a machine until its end.
 /// - With [`Capabilities::preemptible`], `inspect` reports that a machine is taken back before it is.
 ///   So does a [`watch`](Place::watch) command of the machine's place.
 /// - `connect` fails with a temporary error while the machine may still be starting. The pool calls

@@ -34,6 +34,13 @@ pub struct MachineReport {
     /// preemption, with that [reason](Self::reason), or a time limit that the machine was bought
     /// with.
     pub ends_in: Option<Duration>,
+    /// For a machine that is over: the time from its launch until it ended, where the provider
+    /// knows that. Subtract two times of one clock of the provider's, such as its records of both
+    /// events: then neither the client's clock nor the time for which the client was suspended
+    /// counts. The pool charges the machine for that time. Without it, the pool charges a machine
+    /// until its end is reported, or until its [keeper](super::Capabilities::keeper) must have ended
+    /// it.
+    pub lived: Option<Duration>,
     /// Where the machine can be reached, once it runs. From then on, the pool tries
     /// [`connect`](super::Provider::connect).
     pub place: Option<Place>,
@@ -77,7 +84,7 @@ pub enum Reason {
 impl MachineReport {
     /// Creates a report of this state, without further details.
     pub fn new(state: MachineState) -> Self {
-        Self { state, reason: None, words: None, ends_in: None, place: None }
+        Self { state, reason: None, words: None, ends_in: None, lived: None, place: None }
     }
 
     /// Sets where the machine can be reached.
@@ -98,6 +105,13 @@ impl MachineReport {
     #[must_use]
     pub fn ends_in(mut self, ends_in: Duration) -> Self {
         self.ends_in = Some(ends_in);
+        self
+    }
+
+    /// Sets the time from the launch of a machine that is over until it ended.
+    #[must_use]
+    pub fn lived(mut self, lived: Duration) -> Self {
+        self.lived = Some(lived);
         self
     }
 

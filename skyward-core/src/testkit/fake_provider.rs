@@ -183,6 +183,7 @@ impl FakeProvider {
         let machine = Machine::of(batch, request, id.clone());
         let fake = Fake {
             machine: machine.clone(),
+            nth: number,
             place: Place::new(format!("10.0.{number}.{}", index + 1), "/fake"),
             node: node.clone(),
             usd_per_hour: batch.offer.usd_per_hour.unwrap_or_default(),

@@ -71,7 +71,7 @@ pub use notices::{ends_in_is_true, preemptions_are_told};
 pub use pools::{launch_needs_no_memory, pools_lists_what_is_there};
 pub use queue::queued_machines_wait;
 pub use reach::{connect_reaches_the_machine, connect_refuses_what_is_gone};
-pub use reports::{inspect_answers_in_order, inspect_does_not_give_up_a_new_machine, places_are_given};
+pub use reports::{inspect_answers_in_order, inspect_does_not_give_up_a_new_machine, lived_is_true, places_are_given};
 pub use service::{Service, Unseen};
 pub(super) use trial::{ask, require};
 
@@ -129,7 +129,7 @@ pub async fn all_with(
             pools_lists_what_is_there, launch_needs_no_memory, adopt_takes_over;
         (provider, service) identities_differ, failures_are_told, batches_have_a_result_for_each, gangs_are_whole,
             queued_machines_wait, preemptions_are_told;
-        (provider) gang_machines_end_alone, ends_in_is_true, terminate_is_idempotent, terminate_may_come_early,
+        (provider) gang_machines_end_alone, ends_in_is_true, lived_is_true, terminate_is_idempotent, terminate_may_come_early,
             terminate_is_seen, terminate_ends_each, terminate_ends_what_runs, gone_leaves_nothing,
             keeper_ends_the_machine, keeper_ends_the_machine_at_its_time, prepare_is_repeatable,
             teardown_is_idempotent, teardown_leaves_other_pools, connect_reaches_the_machine,

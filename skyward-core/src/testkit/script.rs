@@ -5,9 +5,10 @@ mod task;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::fake_provider::Faults;
-use super::fake_worker::Faultless;
+use super::fake_worker::{Faultless, Work};
 
 pub use self::answer::Answer;
 pub(super) use self::answer::{End, Step};
@@ -17,8 +18,7 @@ pub use self::task::FakeTask;
 /// answers to tasks by [rules](Rule), and the [faults](Faults) of everything below.
 ///
 /// The first rule that matches a task answers it. If a script has rules and none matches, the task
-/// fails, and the error lists the rules. Without rules, [`Fate::work`](super::fake_worker::Fate::work)
-/// of the faults decides what tasks do: by default, a task returns its arguments.
+/// fails, and the error lists the rules. Without rules, a task returns its arguments.
 ///
 /// A function of a service, tested without machines and without Python:
 ///
@@ -67,10 +67,19 @@ pub struct Script {
 /// returns `None`.
 #[derive(Clone)]
 pub struct Rule {
-    entry: String,
-    of_calls: bool,
+    of: Of,
     conditions: Vec<(String, Arc<Condition>)>,
     answer: Arc<dyn Fn(&FakeTask<'_>) -> Answer + Send + Sync>,
+}
+
+/// What a rule can match.
+#[derive(Debug, Clone)]
+enum Of {
+    All,
+    /// The tasks of this entry.
+    Tasks(String),
+    /// The calls of this entry's tasks.
+    Calls(String),
 }
 
 type Condition = dyn Fn(&FakeTask<'_>) -> bool + Send + Sync;
@@ -95,11 +104,11 @@ impl Script {
         self
     }
 
-    /// The answer to a task, whose arguments are followed by a byte for each of its calls.
-    pub(super) fn answer(&self, task: &FakeTask<'_>, args: &[u8]) -> Answer {
+    /// The answer to a task.
+    pub(super) fn answer(&self, task: &FakeTask<'_>) -> Answer {
         match self.rules.iter().find(|rule| rule.matches(task)) {
             Some(rule) => (rule.answer)(task),
-            None if self.rules.is_empty() => Answer::does(self.faults.work(args, task.start())),
+            None if self.rules.is_empty() => Answer::does(Work::Return(Duration::ZERO)),
             None => {
                 let rules: Vec<_> = self.rules.iter().map(ToString::to_string).collect();
                 let message = format!("no rule of the script answers {task}; its rules are: {}", rules.join("; "));
@@ -122,15 +131,23 @@ impl<F: Faults> From<Arc<F>> for Script {
 }
 
 impl Rule {
+    /// Matches all tasks, and all calls that tasks make.
+    pub fn all() -> Self {
+        Self::of(Of::All)
+    }
+
     /// Matches the tasks of payloads with this entry.
     pub fn task(entry: impl Into<String>) -> Self {
-        let answer = Arc::new(|_: &FakeTask<'_>| Answer::returns(&()));
-        Self { entry: entry.into(), of_calls: false, conditions: Vec::new(), answer }
+        Self::of(Of::Tasks(entry.into()))
     }
 
     /// Matches the calls that tasks of payloads with this entry make, directly or in their calls.
     pub fn calls_of(entry: impl Into<String>) -> Self {
-        Self { of_calls: true, ..Self::task(entry) }
+        Self::of(Of::Calls(entry.into()))
+    }
+
+    fn of(of: Of) -> Self {
+        Self { of, conditions: Vec::new(), answer: Arc::new(|_: &FakeTask<'_>| Answer::returns(&())) }
     }
 
     /// Matches only what also meets this condition. `text` stands for it in the error of a task
@@ -153,16 +170,24 @@ impl Rule {
     }
 
     fn matches(&self, task: &FakeTask<'_>) -> bool {
-        self.entry == task.entry()
-            && self.of_calls != task.path().is_empty()
-            && self.conditions.iter().all(|(_, holds)| holds(task))
+        let is_call = !task.path().is_empty();
+        let is_meant = match &self.of {
+            Of::All => true,
+            Of::Tasks(entry) => !is_call && entry == task.entry(),
+            Of::Calls(entry) => is_call && entry == task.entry(),
+        };
+        is_meant && self.conditions.iter().all(|(_, holds)| holds(task))
     }
 }
 
 /// What the rule matches.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}`{}`", if self.of_calls { "calls of " } else { "" }, self.entry)?;
+        match &self.of {
+            Of::All => write!(f, "all tasks and calls")?,
+            Of::Tasks(entry) => write!(f, "`{entry}`")?,
+            Of::Calls(entry) => write!(f, "calls of `{entry}`")?,
+        }
         for (index, (text, _)) in self.conditions.iter().enumerate() {
             write!(f, "{} {text}", if index == 0 { " where" } else { " and" })?;
         }

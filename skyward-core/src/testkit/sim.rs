@@ -27,7 +27,6 @@ mod seed;
 mod timing;
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
@@ -138,7 +137,7 @@ fn run_once(seed: u64) -> Result<Seen, Broken> {
         .map_err(|error| broken(format!("no runtime: {error}")))?;
     runtime.block_on(async {
         let seed = Seed(seed);
-        let provider = FakeProvider::new(Arc::new(seed));
+        let provider = FakeProvider::new(seed.script());
         let started = Instant::now();
         let mut seen = Seen::default();
         let played = async {

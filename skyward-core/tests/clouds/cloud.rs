@@ -11,6 +11,7 @@ use skyward_core::payload::{Args, Source};
 use skyward_core::provider::{Capabilities, Offer};
 use skyward_core::testkit::fake_provider::{Death, FakeProvider, Faults, Forewarning, Turn};
 use skyward_core::testkit::fake_worker::{Fate, Work};
+use skyward_core::testkit::script::{Answer, FakeTask, Rule, Script};
 
 /// The events in a cloud. By default there is one offer, and everything works.
 #[derive(Debug, Clone)]
@@ -49,16 +50,15 @@ impl Default for Cloud {
 
 impl Cloud {
     pub(crate) fn provider(self) -> FakeProvider {
-        FakeProvider::new(Arc::new(self))
+        // The argument `n`, in seconds, is at the end of the map.
+        let work = |task: &FakeTask<'_>| {
+            Work::Return(Duration::from_secs(task.sent().last().copied().unwrap_or_default().into()))
+        };
+        FakeProvider::new(Script::new().faults(self).rule(Rule::all().answer(move |task| Answer::does(work(task)))))
     }
 }
 
-impl Fate for Cloud {
-    fn work(&self, args: &[u8], _: u32) -> Work {
-        // The argument `n`, in seconds, is at the end of the map.
-        Work::Return(Duration::from_secs(args.last().copied().unwrap_or_default().into()))
-    }
-}
+impl Fate for Cloud {}
 
 impl Faults for Cloud {
     fn capabilities(&self) -> Capabilities {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use skyward_core::error::{Error, ErrorKind, Result};
@@ -55,6 +55,8 @@ enum Fault {
     RandomIdentity,
     NamelessParts,
     OwnersOfMemory,
+    NeverLived,
+    LivesOn,
 }
 
 /// This host, with one fault.
@@ -68,6 +70,7 @@ struct Broken {
     /// The machines that were connected to.
     used: Arc<Mutex<Vec<MachineId>>>,
     pools: Arc<Mutex<Vec<(String, PoolId)>>>,
+    made: Instant,
 }
 
 impl Broken {
@@ -81,6 +84,7 @@ impl Broken {
             ended: Arc::default(),
             used: Arc::default(),
             pools: Arc::default(),
+            made: Instant::now(),
         }
     }
 
@@ -232,6 +236,8 @@ impl Provider for Broken {
                 (Fault::LongFolder, Some(place)) => place.folder = format!("/{}", "long/".repeat(20)),
                 (Fault::SamePlace, place @ Some(_)) => *place = Some(Place::new("127.0.0.1", "/tmp").on_client_host()),
                 (Fault::MovingPlace, Some(place)) => place.address = format!("127.0.0.{}", self.count() % 200 + 1),
+                (Fault::NeverLived, _) if report.state.is_over() => report.lived = Some(Duration::ZERO),
+                (Fault::LivesOn, _) if report.state.is_over() => report.lived = Some(self.made.elapsed()),
                 (Fault::LeavesFolders | Fault::LeavesUsedFolders, _)
                     if self.ended.lock().unwrap().contains(machine) =>
                 {
@@ -377,6 +383,8 @@ async fn each_clause_finds_its_fault() {
         NeverConnects => connect_reaches_the_machine,
         NoKeeper => keeper_ends_the_machine,
         NoKeeper => keeper_ends_the_machine_at_its_time,
+        NeverLived => lived_is_true,
+        LivesOn => lived_is_true,
         LeavesFolders => gone_leaves_nothing,
         LeavesUsedFolders => gone_leaves_nothing,
     };

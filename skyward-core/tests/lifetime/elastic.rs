@@ -12,7 +12,7 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn a_map_keeps_all_nodes_busy_that_an_elastic_pool_may_have() {
     for (begins, nodes) in [(1, 8), (1, 32), (3, 100)] {
-        let provider = FakeProvider::new(Arc::new(Machines { takes: HOUR, ..Machines::default() }));
+        let provider = FakeProvider::new(Machines { takes: HOUR, ..Machines::default() });
         let sizes = Nodes::elastic(begins, nodes);
         let pool = Pool::builder().provider(provider.clone()).nodes(sizes).start().await.unwrap();
         let mut results = pool.map_unordered((0..10_000).map(|_| echo(1)));
@@ -27,7 +27,7 @@ async fn a_map_keeps_all_nodes_busy_that_an_elastic_pool_may_have() {
 #[tokio::test(start_paused = true)]
 async fn a_map_follows_a_pool_that_is_resized() {
     for sizes in [Nodes::fixed(40), Nodes::elastic(1, 40)] {
-        let provider = FakeProvider::new(Arc::new(Machines { takes: HOUR, ..Machines::default() }));
+        let provider = FakeProvider::new(Machines { takes: HOUR, ..Machines::default() });
         let pool = Pool::builder().provider(provider.clone()).nodes(2).start().await.unwrap();
         let mut results = pool.map_unordered((0..10_000).map(|_| echo(1)));
         assert!(timeout(HOUR / 4, results.next()).await.is_err(), "a call takes an hour");

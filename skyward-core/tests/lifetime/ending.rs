@@ -39,7 +39,7 @@ fn limits() -> Limits {
 }
 
 async fn start(machines: Machines) -> (FakeProvider, Pool) {
-    let provider = FakeProvider::new(Arc::new(machines));
+    let provider = FakeProvider::new(machines);
     let pool = Pool::builder().provider(provider.clone()).nodes(2).limits(limits()).start().await.unwrap();
     (provider, pool)
 }
@@ -103,7 +103,7 @@ async fn a_provider_that_panics_at_every_end_causes_an_error_and_no_hang() {
 
 #[tokio::test(start_paused = true)]
 async fn a_driver_panic_during_the_start_fails_the_start_once_its_machines_are_gone() {
-    let provider = FakeProvider::new(Arc::new(Machines { launch_panics: true, ..Machines::default() }));
+    let provider = FakeProvider::new(Machines { launch_panics: true, ..Machines::default() });
     let start = Pool::builder().provider(provider.clone()).nodes(2).limits(limits()).start();
     let error = soon(start).await.unwrap_err();
     assert!(error.message().contains("driver panicked: no launch today"), "{error}");

@@ -16,7 +16,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// A pool of two nodes; the second one loses every machine that it gets.
 async fn start(plugin: Option<&str>, machines: Machines) -> (FakeProvider, Pool) {
-    let provider = FakeProvider::new(Arc::new(Machines { dies_after: Some(MINUTE), ..machines }));
+    let provider = FakeProvider::new(Machines { dies_after: Some(MINUTE), ..machines });
     let mut builder = Pool::builder().provider(provider.clone()).nodes(2);
     if let Some(name) = plugin {
         builder = builder.plugin(skyward_core::plugin::plugin(name).joins_world());
@@ -124,11 +124,7 @@ async fn a_pool_that_has_failed_ends_when_no_task_runs_and_replaces_nothing_that
 #[derive(Debug)]
 struct Replacing;
 
-impl Fate for Replacing {
-    fn work(&self, _: &[u8], _: u32) -> Work {
-        Work::Return(180 * MINUTE)
-    }
-}
+impl Fate for Replacing {}
 
 impl Faults for Replacing {
     fn launch(&self, node: u32, call: u32) -> Turn {
@@ -143,7 +139,8 @@ impl Faults for Replacing {
 
 #[tokio::test(start_paused = true)]
 async fn machines_that_come_are_given_up_when_the_pool_fails() {
-    let provider = FakeProvider::new(Arc::new(Replacing));
+    let long = Rule::all().answer(|_| Answer::does(Work::Return(180 * MINUTE)));
+    let provider = FakeProvider::new(Script::new().faults(Replacing).rule(long));
     let limits = Limits::default().start(60 * MINUTE);
     let pool = Pool::builder().provider(provider.clone()).nodes(3).limits(limits).start().await.unwrap();
     let running = pool.submit(echo(1).into_task().unwrap(), Target::Node(NodeIndex(0))).await.unwrap();
@@ -174,7 +171,7 @@ async fn a_resize_of_a_pool_that_fails_gets_the_failure() {
 async fn a_lost_driver_is_a_failure_too() {
     let lost_after = Some(Duration::from_secs(1));
     let machines = Machines { lost_after, terminate_panics: 1, ..Machines::default() };
-    let provider = FakeProvider::new(Arc::new(machines));
+    let provider = FakeProvider::new(machines);
     let pool = Pool::builder().provider(provider.clone()).nodes(2).start().await.unwrap();
     assert!(pool.status().failure.is_none());
     let mut events = pool.events();

@@ -9,7 +9,7 @@ use super::*;
 
 /// A provider whose list shows the machine of node 1 that long after its launch.
 fn late(by: Duration) -> FakeProvider {
-    FakeProvider::new(Arc::new(Machines { late: Some(by), ..Machines::default() }))
+    FakeProvider::new(Machines { late: Some(by), ..Machines::default() })
 }
 
 /// Checks that both machines were started and that both have ended.
@@ -78,7 +78,7 @@ async fn a_deadline_before_the_list_has_settled_is_an_error_that_says_so() {
 async fn further_machines_are_made_ready_while_the_first_workers_enter_their_hooks() {
     for slow in [&["launch", "connect"][..], &["connect", "command"], &["command"]] {
         let machines = Machines { slow, hooks: Duration::from_secs(200), ..Machines::default() };
-        let provider = FakeProvider::new(Arc::new(machines));
+        let provider = FakeProvider::new(machines);
         let mut limits = Limits::default();
         // The pool starts without the second machine after half of this time.
         limits.start = Duration::from_secs(20);

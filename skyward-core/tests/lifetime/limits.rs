@@ -56,7 +56,7 @@ fn builder(provider: &FakeProvider, limits: Limits) -> PoolBuilder {
 /// Whether a pool with this limit works. A refused limit must be refused before anything starts, by
 /// its name.
 async fn is_served(name: &str, value: &str, limits: Limits, nodes: Nodes, joined: bool) -> bool {
-    let provider = FakeProvider::new(Arc::new(Machines::default()));
+    let provider = FakeProvider::new(Machines::default());
     let builder = builder(&provider, limits).nodes(nodes);
     let builder = if joined { builder.plugin(plugin("world").joins_world()) } else { builder };
     let checked = builder.check();
@@ -104,7 +104,7 @@ async fn every_limit_works_or_is_refused_by_its_name() {
 
 #[tokio::test(start_paused = true)]
 async fn all_limits_may_be_unlimited_at_once() {
-    let provider = FakeProvider::new(Arc::new(Machines::default()));
+    let provider = FakeProvider::new(Machines::default());
     let mut limits = Limits::default();
     DURATIONS.iter().for_each(|(_, set)| set(&mut limits, Duration::MAX));
     COUNTS.iter().for_each(|(_, set)| set(&mut limits, usize::MAX));
@@ -115,7 +115,7 @@ async fn all_limits_may_be_unlimited_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_pool_without_limits_still_replaces_a_lost_machine() {
     let lost_after = Some(Duration::from_secs(1));
-    let provider = FakeProvider::new(Arc::new(Machines { lost_after, ..Machines::default() }));
+    let provider = FakeProvider::new(Machines { lost_after, ..Machines::default() });
     let mut limits = Limits::default();
     DURATIONS.iter().for_each(|(_, set)| set(&mut limits, Duration::MAX));
     // A silent agent counts as lost after the lease.
@@ -135,7 +135,7 @@ async fn a_pool_without_limits_still_replaces_a_lost_machine() {
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_may_have_any_deadline() {
     for deadline in [Duration::from_nanos(1), Duration::from_secs(1), Duration::MAX] {
-        let provider = FakeProvider::new(Arc::new(Machines::default()));
+        let provider = FakeProvider::new(Machines::default());
         live(builder(&provider, Limits::default()), deadline).await.unwrap();
         assert_eq!(provider.machines(), [], "{deadline:?}");
     }
@@ -143,7 +143,7 @@ async fn a_shutdown_may_have_any_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn every_option_of_a_task_works() {
-    let provider = FakeProvider::new(Arc::new(Machines::default()));
+    let provider = FakeProvider::new(Machines::default());
     let pool = builder(&provider, Limits::default()).start().await.unwrap();
     let retry = RetryPolicy::times(u32::MAX);
     for time in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
@@ -170,7 +170,7 @@ async fn every_option_of_a_task_works() {
 
 #[tokio::test(start_paused = true)]
 async fn excessive_sizes_are_refused_before_anything_starts() {
-    let provider = FakeProvider::new(Arc::new(Machines::default()));
+    let provider = FakeProvider::new(Machines::default());
     let pool = || Pool::builder().provider(provider.clone());
     for (builder, kind) in [
         (pool().nodes(u32::MAX), ErrorKind::InvalidSpec),
@@ -190,7 +190,7 @@ async fn excessive_sizes_are_refused_before_anything_starts() {
 async fn arguments_and_results_may_be_as_large_as_a_frame() {
     const MIB: usize = 1 << 20;
     let returned = async |bytes: usize, limits: Limits| {
-        let provider = FakeProvider::new(Arc::new(Machines::default()));
+        let provider = FakeProvider::new(Machines::default());
         let pool = builder(&provider, limits).start().await.unwrap();
         let source = Source::file("a.py", "def f(n): ...", "f");
         let call = PendingCompute::new(Arc::new(source), Args::new().with("n", &Bytes::from(vec![0; bytes])));

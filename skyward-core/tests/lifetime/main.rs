@@ -20,6 +20,7 @@ use skyward_core::compute::PendingCompute;
 use skyward_core::payload::{Args, Source};
 use skyward_core::testkit::fake_provider::{Death, Faults, Turn};
 use skyward_core::testkit::fake_worker::{Fate, Work};
+use skyward_core::testkit::script::{Answer, FakeTask, Rule, Script};
 
 type Echo = BTreeMap<String, u32>;
 
@@ -63,6 +64,16 @@ impl Machines {
     }
 }
 
+impl From<Machines> for Script {
+    fn from(machines: Machines) -> Self {
+        let work = move |task: &FakeTask<'_>| match task.sent().last() {
+            Some(last) if *last == ENDLESS as u8 => Work::UntilKilled,
+            _ => Work::Return(machines.takes),
+        };
+        Self::new().faults(machines).rule(Rule::all().answer(move |task| Answer::does(work(task))))
+    }
+}
+
 impl Fate for Machines {
     fn hooks(&self, node: u32, _: u32, _: u64) -> Option<Duration> {
         Some(if node == 0 { self.hooks } else { Duration::ZERO })
@@ -70,10 +81,6 @@ impl Fate for Machines {
 
     fn cut(&self, node: u32, _: u64, frame: u64) -> bool {
         node == 0 && self.cut_each == Some(frame)
-    }
-
-    fn work(&self, args: &[u8], _: u32) -> Work {
-        if args.last() == Some(&(ENDLESS as u8)) { Work::UntilKilled } else { Work::Return(self.takes) }
     }
 }
 

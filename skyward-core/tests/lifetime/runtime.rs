@@ -14,7 +14,7 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_runtime_that_was_blocked_is_reported_with_how_late_it_was() {
-    let provider = FakeProvider::new(Arc::new(Machines::default()));
+    let provider = FakeProvider::new(Machines::default());
     let mut limits = Limits::default();
     limits.lease = Duration::from_secs(60);
     let pool = Pool::builder().provider(provider).nodes(2).limits(limits).start().await.unwrap();
@@ -89,7 +89,7 @@ fn the_files_of_an_image_are_read_on_a_blocking_thread() {
         let (go_on, wait) = mpsc::channel::<()>();
         // The only blocking thread is busy.
         let taken = tokio::task::spawn_blocking(move || wait.recv());
-        let provider = FakeProvider::new(Arc::new(Machines::default()));
+        let provider = FakeProvider::new(Machines::default());
         let image = Image::new().file(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lifetime/runtime.rs"), "runtime.rs");
         let start = tokio::spawn(Pool::builder().provider(provider.clone()).image(image).start());
         for _ in 0..1_000 {

@@ -209,3 +209,80 @@ fn a_quoted_word_of_the_shell_is_its_text() {
         assert_eq!(String::from_utf8(output.stdout).unwrap(), text);
     }
 }
+
+/// A cache folder on this host, with the paths of the two fixtures of what an environment consists of.
+struct Cache(std::path::PathBuf);
+
+impl Cache {
+    fn new() -> Self {
+        let folder = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>()));
+        std::fs::create_dir(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn run(&self, interpreter: &str, script: &str) -> String {
+        let mut text = String::new();
+        for (name, value) in [("key", "KEY"), ("digest", "DIGEST"), ("interpreter", interpreter), ("apt", "")] {
+            set(&mut text, name, value);
+        }
+        // The fixtures have a word in place of what depends on this host.
+        let text = format!("uname() {{ echo ARCH; }}\n{text}{COMMON}{script}");
+        let mut shell = std::process::Command::new("sh");
+        let output = shell.args(["-eu", "-c", &text]).env("SKYWARD_CACHE_DIR", &self.0).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn has(&self, interpreter: &str) -> (bool, bool) {
+        let said = self.run(interpreter, "! environment_ready || echo environment\n! worker_ready || echo worker\n");
+        (said.contains("\nenvironment\n"), said.contains("\nworker\n"))
+    }
+
+    /// A program in the place of an interpreter.
+    fn program(&self, name: &str) -> String {
+        use std::os::unix::fs::PermissionsExt;
+
+        let file = self.0.join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, "#!/bin/sh\n").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o700)).unwrap();
+        file.to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn an_environment_of_the_fixture_is_used_and_one_without_a_part_of_it_is_built_again() {
+    let files: Vec<&str> = include_str!("formats/environment").lines().collect();
+    for lacks in [None, Some(0), Some(1), Some(2)] {
+        let cache = Cache::new();
+        for (at, file) in files.iter().enumerate() {
+            if Some(at) != lacks {
+                cache.program(file);
+            }
+        }
+        assert_eq!(cache.has(""), (!matches!(lacks, Some(0 | 1)), lacks != Some(2)), "without {lacks:?}");
+    }
+}
+
+#[test]
+fn an_environment_is_written_as_its_fixture_says() {
+    let cache = Cache::new();
+    let python = cache.program("python");
+    // What it is built with is another matter.
+    let without = "find_uv() { return 1; }\nmake_cache() { :; }\nalone() { :; }\ntell_state() { :; }\n";
+    let header = "project= extras= check= index= lock= worker_needs= python_request=\n";
+    cache.run(&python, &format!("{without}{header}{ENVIRONMENT}"));
+    cache.run(&python, &format!("unpack=\nmkdir -p \"$worker\"\n{WORKER}"));
+    let said = cache.run(&python, "cd \"$cache\"\nfind envs worker -type f | LC_ALL=C sort\n");
+    let files: Vec<&str> = said.lines().skip_while(|line| line.starts_with("skyward-cache")).collect();
+    assert_eq!(files.join("\n") + "\n", include_str!("formats/environment-of-interpreter"));
+    assert_eq!(cache.has(&python), (true, true));
+    std::fs::write(&python, "#!/bin/sh\n# another one\n").unwrap();
+    assert_eq!(cache.has(&python), (false, true), "the interpreter has changed");
+}

@@ -21,6 +21,7 @@ use crate::pool::metrics::Metrics;
 use crate::pool::spawn::spawn;
 use crate::pool::tasks::life::closed;
 use crate::pool::tasks::shared::{Settings, Shared};
+use crate::provider::{Provider, keeper};
 use crate::spec::Secrets;
 
 impl PoolBuilder {
@@ -137,7 +138,9 @@ impl PoolBuilder {
         blueprint.provider = blueprint.provider.of_pool(&pool);
         let span = tracing::info_span!(target: "skyward::pool", "pool", pool = %pool, provider = self.provider.name());
         let (commands, received) = mpsc::unbounded_channel();
-        let account = Arc::new(Mutex::new(Account::new(self.budget, self.limits.shutdown)));
+        let outlives = blueprint.provider.capabilities().keeper.then(|| keeper::outlives(self.limits.lease));
+        let account = Account::new(self.budget, self.limits.shutdown).outlives(outlives);
+        let account = Arc::new(Mutex::new(account));
         let settings = Settings {
             limits: self.limits,
             is_mixed: self.is_mixed,

@@ -296,6 +296,9 @@ impl Cleanup {
         let (mut there, mut gone_now) = (Vec::new(), BTreeSet::new());
         left.unreleased = 0;
         for (machine, report) in machines.iter().zip(reports) {
+            if let Some(lived) = report.lived.filter(|_| report.state.is_over()) {
+                lock(&self.account).on_ended(&machine.launch, lived);
+            }
             if report.state.is_released() {
                 if lock(&self.over).insert(machine.id.clone()) {
                     over(machine);
@@ -387,7 +390,9 @@ const MOST_NAMES: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::OfferId;
     use crate::pool::custody::reap::tests::Cloud;
+    use crate::provider::{Facts, Offer};
 
     #[tokio::test(start_paused = true)]
     async fn the_hint_names_reap_where_the_pool_is_on_record() {
@@ -415,6 +420,27 @@ mod tests {
                 cleanup.end_all(Instant::now() + LEAST_END, |_| ()).await.unwrap();
                 assert!(cleanup.is_done());
             }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_ended_while_the_client_was_suspended_is_charged_until_its_reported_end() {
+        const MINUTE: Duration = Duration::from_secs(60);
+        for (lived, minutes) in [(Some(MINUTE * 2), 2.0), (None, 8.0 * 60.0)] {
+            let (pool, number) = (PoolId::random(), MachineNumber(0));
+            let launch = LaunchId::new("l");
+            let account = Arc::new(Mutex::new(Account::default()));
+            lock(&account).admit(&launch, number, &Offer::new("m", "p", 1, 1), 1, clock::now()).unwrap();
+            let (id, offer) = (MachineId::new("m"), OfferId::new("m"));
+            let machine = Machine { id, launch, pool: pool.clone(), number, offer, facts: Facts::new() };
+            let mut cloud = Cloud::default();
+            cloud.lived = lived;
+            let cleanup = Cleanup::new(Checked::new(Arc::new(cloud)), pool).charging(Arc::clone(&account));
+            cleanup.add(machine).await.unwrap();
+            clock::SUSPENDED.set(clock::SUSPENDED.get() + MINUTE * 60 * 8);
+            cleanup.end_all(Instant::now() + LEAST_END, |_| ()).await.unwrap();
+            let hours = lock(&account).spent(clock::now()).machine_hours;
+            assert!((hours * 60.0 - minutes).abs() < 0.1, "{lived:?}: {hours}");
         }
     }
 }

@@ -9,9 +9,12 @@
 //! - Each machine ends by itself when an equal share of the rest, for each node that is there and
 //!   coming, would be spent.
 
+mod billed;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use self::billed::{Billed, hours};
 use super::timing::ENDING_MARGIN;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineNumber};
@@ -24,6 +27,9 @@ pub(crate) struct Account {
     budget: Budget,
     /// The time that the pool needs to end.
     ending: Duration,
+    /// How long a machine lives at most after the last renewal of its lease; `None` where nothing on
+    /// the machine ends it then.
+    outlives: Option<Duration>,
     /// When the first machine was requested, and how many nodes were to come then.
     began: Option<(Instant, u32)>,
     machines: BTreeMap<LaunchId, Billed>,
@@ -31,14 +37,6 @@ pub(crate) struct Account {
     released: (f64, Duration),
     /// Why the pool ends before its budget is nearly spent.
     closed: Option<Error>,
-}
-
-/// A machine that is being paid for.
-#[derive(Debug, Clone, Copy)]
-struct Billed {
-    number: MachineNumber,
-    usd_per_hour: f64,
-    since: Instant,
 }
 
 /// An account without a bound.
@@ -52,7 +50,14 @@ impl Account {
     /// `shutdown` is the time that the pool has to end its machines.
     pub(crate) fn new(budget: Budget, shutdown: Duration) -> Self {
         let ending = shutdown + ENDING_MARGIN;
-        Self { budget, ending, began: None, machines: BTreeMap::new(), released: (0.0, Duration::ZERO), closed: None }
+        let machines = BTreeMap::new();
+        Self { budget, ending, outlives: None, began: None, machines, released: (0.0, Duration::ZERO), closed: None }
+    }
+
+    /// The same account, for machines that live at most for this time after the last renewal of their
+    /// lease.
+    pub(crate) fn outlives(self, outlives: Option<Duration>) -> Self {
+        Self { outlives, ..self }
     }
 
     /// Why a pool of `nodes` nodes can never use the offer; `None` if it can.
@@ -119,7 +124,7 @@ impl Account {
         let ends_in = self.allows(offer, nodes, now)?;
         self.began.get_or_insert((now, nodes));
         let usd_per_hour = offer.usd_per_hour.unwrap_or_default();
-        self.machines.insert(launch.clone(), Billed { number, usd_per_hour, since: now });
+        self.machines.insert(launch.clone(), Billed::new(number, usd_per_hour, now));
         Ok(ends_in)
     }
 
@@ -132,8 +137,29 @@ impl Account {
     /// Records that the launch started nothing, or that its machine is no longer paid for.
     pub(crate) fn on_released(&mut self, launch: &LaunchId, now: Instant) {
         if let Some(billed) = self.machines.remove(launch) {
-            self.released.0 += billed.cost(now);
-            self.released.1 += now.saturating_duration_since(billed.since);
+            self.released.0 += billed.cost(now, self.outlives);
+            self.released.1 += billed.time(now, self.outlives);
+        }
+    }
+
+    /// Records that a renewal of a machine's lease is sent.
+    pub(crate) fn on_renewing(&mut self, launch: &LaunchId, sent: Instant) {
+        if let Some(billed) = self.machines.get_mut(launch) {
+            billed.on_renewing(sent, self.outlives);
+        }
+    }
+
+    /// Records that the renewal of a machine's lease that was sent then was answered.
+    pub(crate) fn on_renewed(&mut self, launch: &LaunchId, sent: Instant) {
+        if let Some(billed) = self.machines.get_mut(launch) {
+            billed.on_renewed(sent);
+        }
+    }
+
+    /// Records how long a machine lived, as its provider reports.
+    pub(crate) fn on_ended(&mut self, launch: &LaunchId, lived: Duration) {
+        if let Some(billed) = self.machines.get_mut(launch) {
+            billed.on_ended(lived);
         }
     }
 
@@ -143,12 +169,8 @@ impl Account {
     }
 
     pub(crate) fn spent(&self, now: Instant) -> Spent {
-        let time: Duration = self.machines.values().map(|billed| now.saturating_duration_since(billed.since)).sum();
-        Spent {
-            usd: self.usd(now),
-            usd_per_hour: self.rate(),
-            machine_hours: (self.released.1 + time).as_secs_f64() / 3600.0,
-        }
+        let time: Duration = self.machines.values().map(|billed| billed.time(now, self.outlives)).sum();
+        Spent { usd: self.usd(now), usd_per_hour: self.rate(), machine_hours: hours(self.released.1 + time) }
     }
 
     /// How long the budget lasts with the present machines; `None` if it has no end or has not
@@ -240,7 +262,7 @@ impl Account {
     }
 
     fn usd(&self, now: Instant) -> f64 {
-        self.released.0 + self.machines.values().map(|billed| billed.cost(now)).sum::<f64>()
+        self.released.0 + self.machines.values().map(|billed| billed.cost(now, self.outlives)).sum::<f64>()
     }
 
     fn refusal(&self, what: &str) -> Error {
@@ -248,17 +270,6 @@ impl Account {
             .with_context("budget", self.budget)
             .with_hint("raise `.budget(…)`, or ask for fewer or cheaper machines; `.plan()` shows what they cost")
     }
-}
-
-impl Billed {
-    /// What the machine has cost so far.
-    fn cost(&self, now: Instant) -> f64 {
-        hours(now.saturating_duration_since(self.since)) * self.usd_per_hour
-    }
-}
-
-fn hours(time: Duration) -> f64 {
-    time.as_secs_f64() / 3600.0
 }
 
 /// Rounding error of sums, in dollars per hour.

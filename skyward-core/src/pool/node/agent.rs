@@ -10,15 +10,17 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::renewals::Renewals;
 use super::requests::Requests;
 use super::round_trip::RoundTrip;
 use super::timing::FIRST_RENEWAL_PAUSES;
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::{DrainReason, OutputStream};
-use crate::ids::{Generation, NodeIndex, Rank};
+use crate::ids::{Generation, LaunchId, NodeIndex, Rank};
 use crate::layout::Layout;
 use crate::pool::command::Command;
 use crate::pool::environment::Environment;
+use crate::pool::fleet::clock;
 use crate::pool::tasks::shared::Shared;
 use crate::remote::ByteStream;
 use crate::worker::codec::Frame;
@@ -54,12 +56,15 @@ struct Listener {
     gone: Arc<OnceLock<Error>>,
     requests: Arc<Requests>,
     round_trip: Arc<RoundTrip>,
+    renewals: Arc<Renewals>,
 }
 
 impl Agent {
-    /// Exchanges hellos with an agent over a stream to its socket, and begins to read its messages.
+    /// Exchanges hellos with the agent of a launched machine over a stream to its socket, and begins
+    /// to read its messages.
     pub(crate) async fn connect(
         shared: &Arc<Shared>,
+        launch: &LaunchId,
         node: NodeIndex,
         layout: Layout,
         stream: ByteStream,
@@ -81,6 +86,7 @@ impl Agent {
         tracing::debug!(pool = %shared.pool, node = node.0, pid, python, "agent connected");
         let requests = Arc::new(Requests::default());
         let round_trip = Arc::new(RoundTrip::default());
+        let renewals = Arc::new(Renewals::new(launch.clone()));
         let connection = shared.next_connection.fetch_add(1, Ordering::Relaxed);
         let gone = Arc::new(OnceLock::new());
         let node = Arc::new(AtomicU32::new(node.0));
@@ -94,9 +100,10 @@ impl Agent {
             gone: Arc::clone(&gone),
             requests: Arc::clone(&requests),
             round_trip: Arc::clone(&round_trip),
+            renewals: Arc::clone(&renewals),
         };
         let lease = shared.limits.lease;
-        let renew = renew(Arc::clone(shared), sender.clone(), Arc::clone(&requests), Arc::clone(&round_trip));
+        let renew = renew(Arc::clone(shared), sender.clone(), Arc::clone(&requests), Arc::clone(&round_trip), renewals);
         let tasks = [
             crate::pool::spawn::spawn(renew).abort_handle(),
             write,
@@ -320,6 +327,7 @@ impl Listener {
             }
             FromAgent::Pong { sequence } => {
                 self.round_trip.on_pong(sequence, Instant::now());
+                self.renewals.on_answered(&mut self.shared.account(), sequence);
                 // Unless a request waits for it, a pong is the answer to a renewal.
                 if self.requests.end(sequence, message).is_some() {
                     self.shared.metrics.lease_renewed();
@@ -362,7 +370,13 @@ impl Drop for Listener {
 
 /// Renews the node's lease for as long as the connection lasts and the budget is not spent, and
 /// measures the round trip.
-async fn renew(shared: Arc<Shared>, sender: Sender, requests: Arc<Requests>, round_trip: Arc<RoundTrip>) {
+async fn renew(
+    shared: Arc<Shared>,
+    sender: Sender,
+    requests: Arc<Requests>,
+    round_trip: Arc<RoundTrip>,
+    renewals: Arc<Renewals>,
+) {
     let lease = shared.limits.lease;
     // The first renewals follow each other quickly: the agent may be busy at one of them, and the
     // workers, which need the round trip, are ready after some tenths of a second.
@@ -372,6 +386,7 @@ async fn renew(shared: Arc<Shared>, sender: Sender, requests: Arc<Requests>, rou
         }
         let sequence = requests.number();
         round_trip.on_ping(sequence, Instant::now());
+        renewals.on_sent(&mut shared.account(), sequence, clock::now());
         let ping = ToAgent::Ping { sequence, lease: lease.as_secs_f64() };
         let pushed = ping.encode().and_then(|(head, body)| sender.push(&head, body));
         if pushed.is_err() {

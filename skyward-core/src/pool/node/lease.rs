@@ -165,4 +165,31 @@ mod tests {
         // interruption.
         assert!(done[0] - begin < Duration::from_millis(5100), "{:?}", done[0] - begin);
     }
+
+    #[test]
+    fn a_renewal_is_read_as_the_uptime_of_its_moment() {
+        const PLACE: &str = include_str!("../../provider/hosts/scripts/place.sh");
+
+        let folder = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>()));
+        std::fs::create_dir(&folder).unwrap();
+        let base = folder.to_str().unwrap();
+        let file = format!("{base}/{LEASE_FILE}");
+        let look = |touch: bool| {
+            std::fs::write(&file, "").unwrap();
+            if touch {
+                assert!(std::process::Command::new("sh").args(["-c", TOUCH, &file]).status().unwrap().success());
+            }
+            let say = "look_up_renewal \"$base\"\necho \"$uptime $renewal\"";
+            let script = format!("base={base}\nexpected=\n{PLACE}{say}");
+            let said = std::process::Command::new("sh").args(["-eu", "-c", &script]).output().unwrap();
+            let said = String::from_utf8(said.stdout).unwrap();
+            let (uptime, renewal) = said.lines().last().unwrap().split_once(' ').unwrap();
+            (uptime.parse::<u64>().unwrap(), renewal.parse::<u64>().ok())
+        };
+        let (uptime, renewal) = look(true);
+        let (_, by_another_clock) = look(false);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(renewal.is_some_and(|renewal| renewal <= uptime && uptime - renewal < 2000), "{uptime} {renewal:?}");
+        assert_eq!(by_another_clock, None, "a time of the calendar is no renewal");
+    }
 }

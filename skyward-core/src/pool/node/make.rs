@@ -13,7 +13,7 @@ use super::together::{Replacing, Together};
 use crate::bootstrap::{self, Inputs, Plan, Ready, StepEvent};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{DrainReason, PoolEvent};
-use crate::ids::NodeIndex;
+use crate::ids::{LaunchId, NodeIndex};
 use crate::layout::Layout;
 use crate::plugin::PluginSet;
 use crate::pool::blueprint::decorated::Decorated;
@@ -168,7 +168,8 @@ impl Recipe {
             let ready = bootstrap::run(remote.as_ref(), &plan, &on_event).await?;
             // Connect at once, whatever the other nodes still need: from now on this connection
             // renews the lease.
-            let agent = connect_first(shared, remote.as_ref(), &ready, node, self.cluster.layout()).await?;
+            let agent =
+                connect_first(shared, remote.as_ref(), &ready, (&machine.launch, node), self.cluster.layout()).await?;
             Ok((ready, watching(agent, &place)?))
         };
         // Without a keeper, nothing checks the lease until there is an agent.
@@ -193,7 +194,10 @@ impl Prepared {
         let Self { machine, place, remote, ready, agent, ends } = self;
         let agent = match agent.gone() {
             None => agent,
-            Some(_) => watching(connect_first(shared, remote.as_ref(), &ready, index, layout).await?, &place)?,
+            Some(_) => watching(
+                connect_first(shared, remote.as_ref(), &ready, (&machine.launch, index), layout).await?,
+                &place,
+            )?,
         };
         let environment = shared.admit_machine(index, agent.environment.clone())?;
         agent.take_place(index);
@@ -205,7 +209,8 @@ impl Prepared {
 impl Node {
     /// The same node with a new connection to its agent.
     pub(crate) async fn reconnect(&self, shared: &Arc<Shared>, layout: Layout) -> Result<Self> {
-        let agent = connect(shared, self.remote.as_ref(), &self.ready, self.index, layout).await?;
+        let agent =
+            connect(shared, self.remote.as_ref(), &self.ready, (&self.machine.launch, self.index), layout).await?;
         let agent = watching(agent, &self.place)?;
         let (machine, place) = (Arc::clone(&self.machine), Arc::clone(&self.place));
         let (remote, ready, ends) = (Arc::clone(&self.remote), self.ready.clone(), self.ends.clone());
@@ -240,11 +245,12 @@ async fn connect_first(
     shared: &Arc<Shared>,
     remote: &dyn Remote,
     ready: &Ready,
+    launch: &LaunchId,
     index: NodeIndex,
     layout: Layout,
 ) -> Result<Agent> {
     for pause in AGENT_START_PAUSES {
-        match connect(shared, remote, ready, index, layout).await {
+        match connect(shared, remote, ready, launch, index, layout).await {
             Err(error) if error.kind() == ErrorKind::Io => {
                 tracing::debug!(pool = %shared.pool, node = index.0, %error, "cannot connect to the agent yet; retrying");
                 tokio::time::sleep(pause).await;
@@ -252,19 +258,20 @@ async fn connect_first(
             connected => return connected,
         }
     }
-    connect(shared, remote, ready, index, layout).await
+    connect(shared, remote, ready, launch, index, layout).await
 }
 
 async fn connect(
     shared: &Arc<Shared>,
     remote: &dyn Remote,
     ready: &Ready,
+    launch: &LaunchId,
     index: NodeIndex,
     layout: Layout,
 ) -> Result<Agent> {
     let connect = async {
         let stream = remote.open(&ready.agent_socket).await?;
-        Agent::connect(shared, index, layout, stream).await
+        Agent::connect(shared, launch, index, layout, stream).await
     };
     tokio::time::timeout(AGENT_ANSWER, connect)
         .await

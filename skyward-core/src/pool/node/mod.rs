@@ -7,6 +7,7 @@ pub(crate) mod lease;
 pub(crate) mod make;
 pub(crate) mod progress;
 pub(crate) mod purchase;
+pub(crate) mod renewals;
 pub(crate) mod repair;
 pub(crate) mod requests;
 mod round_trip;

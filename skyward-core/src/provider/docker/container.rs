@@ -6,7 +6,7 @@ mod options;
 
 use std::time::{Duration, SystemTime};
 
-use bollard::models::{ContainerSummary, ContainerSummaryStateEnum};
+use bollard::models::{ContainerState, ContainerSummary, ContainerSummaryStateEnum};
 
 pub(super) use self::create::{body, builder_body};
 use self::labels::{BUILDS_FOR, ENDS_IN, LAUNCH, NODE, milliseconds};
@@ -15,7 +15,7 @@ pub(super) use self::labels::{
 };
 use self::options::FOLDER;
 pub(super) use self::options::Options;
-use super::network;
+use super::{clock, network};
 use crate::ids::{LaunchId, MachineId, MachineNumber, OfferId, PoolId};
 use crate::provider::{Facts, Machine, MachineReport, MachineState, Place, PoolRecord};
 
@@ -63,6 +63,18 @@ pub(super) fn ends_in(container: &ContainerSummary) -> Option<Duration> {
 fn age(container: &ContainerSummary, engine: SystemTime) -> Duration {
     let made = Duration::from_secs(container.created.and_then(|made| u64::try_from(made).ok()).unwrap_or(0));
     engine.duration_since(SystemTime::UNIX_EPOCH + made).unwrap_or_default()
+}
+
+/// Whether it has ended, and is still there.
+pub(super) fn has_ended(container: &ContainerSummary) -> bool {
+    matches!(container.state, Some(ContainerSummaryStateEnum::EXITED | ContainerSummaryStateEnum::DEAD))
+}
+
+/// How long it lived, by the engine's times of its creation and its end; none while it lives.
+pub(super) fn lived(container: &ContainerSummary, state: &ContainerState) -> Option<Duration> {
+    container.created?;
+    let end = clock::parse(state.finished_at.as_deref()?)?;
+    has_ended(container).then(|| age(container, end))
 }
 
 /// The address in the pool's network.

@@ -26,14 +26,10 @@ pub(super) async fn make(engine: &Engine, request: &PoolRequest, deadline: Insta
     if !labelled(engine, &format!("{POOL}={pool}"), deadline).await?.is_empty() {
         return Ok(());
     }
-    let mut labels = container::labels(&request.labels);
-    labels.extend(container::pool_labels(pool));
-    labels.insert(container::OWNER.to_owned(), request.owner.clone());
-    labels.insert(container::LEASE.to_owned(), request.lease.as_millis().to_string());
     let request = NetworkCreateRequest {
         name: name(pool),
         driver: Some("bridge".into()),
-        labels: Some(labels),
+        labels: Some(labels(request)),
         ..NetworkCreateRequest::default()
     };
     match engine.api().await?.create_network(request).await {
@@ -48,6 +44,15 @@ pub(super) async fn make(engine: &Engine, request: &PoolRequest, deadline: Insta
             })
         }
     }
+}
+
+/// The labels of the network of a pool.
+pub(super) fn labels(request: &PoolRequest) -> HashMap<String, String> {
+    let mut labels = container::labels(&request.labels);
+    labels.extend(container::pool_labels(&request.pool));
+    labels.insert(container::OWNER.to_owned(), request.owner.clone());
+    labels.insert(container::LEASE.to_owned(), request.lease.as_millis().to_string());
+    labels
 }
 
 /// Removes the network.

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bollard::errors::Error as Answer;
 use bollard::models::ContainerSummary;
@@ -47,6 +47,16 @@ impl Docker {
         // Podman's engine may leave it out.
         let time = provider(asked.await)?.system_time;
         Ok(time.and_then(|time| clock::parse(&time)).unwrap_or_else(SystemTime::now))
+    }
+
+    /// How long a container lived that has ended and is still there. The engine removes it soon, so
+    /// that it may be gone when it is asked about.
+    pub(super) async fn lived(&self, found: &ContainerSummary) -> Option<Duration> {
+        let name = container::own_name(found)?;
+        let asked = self.engine.ask("report the end of a container", soon(), |docker| async move {
+            docker.inspect_container(name, None).await
+        });
+        container::lived(found, &asked.await.ok()?.state?)
     }
 
     /// Launches a machine, unless it exists.

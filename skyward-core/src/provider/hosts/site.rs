@@ -116,36 +116,8 @@ impl Site {
     pub(super) async fn claim(&self, offer: &Offer, request: &LaunchRequest, devices: &[String]) -> Result<Claim> {
         let identity = self.learn().await?;
         let machine = record::machine_id(&request.launch, &identity.id)?;
-        let name = folder_name(&machine);
-        let wanted = offer.accelerator.as_ref().map_or(0, |accelerator| accelerator.count).to_string();
-        // The machine runs at once, and so the first renewal is due within the lease.
-        let keeper = Keeper::of(request, "")
-            .boot(request.lease)
-            .end(KeeperEnd::Processes { mark: machine.to_string() })
-            .arguments();
-        // Without the folder, which the script computes, and without the mark, which it gets as
-        // `machine`.
-        let keeping = keeper[1..keeper.len() - 1].join(" ");
-        // How long a machine may live after a renewal, in seconds.
-        let period = (request.lease.as_secs().saturating_mul(5) / 4 + 2).to_string();
-        let (lease, owner) = (request.lease.as_millis().to_string(), record::one_line(&request.owner));
-        let (number, devices) = (request.number.to_string(), devices.join(" "));
-        let header = [
-            ("machine", machine.as_str()),
-            ("name", &name),
-            ("launch", request.launch.as_str()),
-            ("pool", record::simple(request.pool.as_str())?),
-            ("node", &number),
-            ("keeping", &keeping),
-            ("lasts", &keeper[LIFE]),
-            ("lease", &lease),
-            ("period", &period),
-            ("owner", &owner),
-            ("devices", &devices),
-            ("wanted", &wanted),
-            ("ending", ENDING),
-            ("keeper", Keeper::script()),
-        ];
+        let header = claim_header(offer, request, &machine, devices)?;
+        let header: Vec<_> = header.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let sent = Sent::new(self, &request.pool, false);
         let output = self.send(Some(identity), &header, CLAIM, self.claiming(), &sent.begun).await?;
         sent.answered();
@@ -153,7 +125,10 @@ impl Site {
         if output.status == FULL {
             let short = output.stdout.lines().find_map(|line| line.strip_prefix("skyward-short "));
             return Ok(Claim::Refused(match short {
-                Some(short) => Refusal::Short(format!("{short} of {wanted} accelerators are missing")),
+                Some(short) => {
+                    let wanted = count(offer);
+                    Refusal::Short(format!("{short} of {wanted} accelerators are missing"))
+                }
                 None => Refusal::Taken(Taken::read(&output.stdout)),
             }));
         }
@@ -366,6 +341,42 @@ impl Drop for Sent<'_> {
     }
 }
 
+/// How many accelerators a node of this offer gets.
+fn count(offer: &Offer) -> u32 {
+    offer.accelerator.as_ref().map_or(0, |accelerator| accelerator.count)
+}
+
+/// The lines in front of the script that claims a slot.
+fn claim_header(
+    offer: &Offer,
+    request: &LaunchRequest,
+    machine: &MachineId,
+    devices: &[String],
+) -> Result<Vec<(&'static str, String)>> {
+    // The machine runs at once, and so the first renewal is due within the lease.
+    let keeper =
+        Keeper::of(request, "").boot(request.lease).end(KeeperEnd::Processes { mark: machine.to_string() }).arguments();
+    Ok(vec![
+        ("machine", machine.to_string()),
+        ("name", folder_name(machine)),
+        ("launch", request.launch.to_string()),
+        ("pool", record::simple(request.pool.as_str())?.to_owned()),
+        ("node", request.number.to_string()),
+        // Without the folder, which the script computes, and without the mark, which it gets as
+        // `machine`.
+        ("keeping", keeper[1..keeper.len() - 1].join(" ")),
+        ("lasts", keeper[LIFE].clone()),
+        ("lease", request.lease.as_millis().to_string()),
+        // How long a machine may live after a renewal, in seconds.
+        ("period", (request.lease.as_secs().saturating_mul(5) / 4 + 2).to_string()),
+        ("owner", record::one_line(&request.owner)),
+        ("devices", devices.join(" ")),
+        ("wanted", count(offer).to_string()),
+        ("ending", ENDING.to_owned()),
+        ("keeper", Keeper::script().to_owned()),
+    ])
+}
+
 /// The last component of a machine's folder: short, because sockets lie below it.
 fn folder_name(machine: &MachineId) -> String {
     hex(&Sha256::digest(machine.as_str())[..5])
@@ -388,3 +399,6 @@ const END: &str = include_str!("scripts/end.sh");
 const FULL: i32 = 75;
 /// The exit status of a script on a host that is not the expected one.
 const OTHER: i32 = 76;
+
+#[cfg(test)]
+mod tests;

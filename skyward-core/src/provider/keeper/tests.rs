@@ -621,3 +621,14 @@ const NEVER: u32 = 1_000_000;
 const BASH: [&str; 2] = ["bash", "--posix"];
 const DASH: [&str; 1] = ["dash"];
 const BUSYBOX: [&str; 2] = ["busybox", "sh"];
+
+#[test]
+fn a_machine_outlives_its_lease_by_a_known_time() {
+    // The book's page on costs has this figure.
+    assert_eq!(super::outlives(Duration::from_secs(60)), Duration::from_secs(208));
+    for lease in [Duration::from_millis(100), Duration::from_secs(9), Duration::from_secs(3600)] {
+        let arguments = Keeper::new("/node", lease).arguments();
+        let [pause, looks]: [f64; 2] = [1, 2].map(|at: usize| arguments[at].parse().unwrap());
+        assert!(super::outlives(lease).as_secs_f64() >= pause * (looks + 1.0), "{arguments:?}");
+    }
+}

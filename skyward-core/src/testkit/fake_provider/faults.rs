@@ -120,6 +120,13 @@ pub trait Faults: Fate {
         Duration::ZERO
     }
 
+    /// How long the `machine`-th machine (from 0) of a node [lived](crate::provider::MachineReport::lived)
+    /// by its reports, if they say that. It has lived for the time `lived`.
+    fn reported_life(&self, node: u32, machine: u32, lived: Duration) -> Option<Duration> {
+        let _ = (node, machine);
+        Some(lived)
+    }
+
     /// How long the `machine`-th machine (from 0) of a node takes to arrive.
     fn arrival(&self, node: u32, machine: u32) -> Arrival {
         let _ = (node, machine);

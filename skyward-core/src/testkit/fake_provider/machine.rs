@@ -11,6 +11,8 @@ use crate::testkit::fake_worker::FakeNode;
 #[derive(Debug)]
 pub(super) struct Fake {
     pub(super) machine: Machine,
+    /// How many machines its node had before.
+    pub(super) nth: u32,
     pub(super) place: Place,
     pub(super) node: FakeNode,
     pub(super) usd_per_hour: f64,
@@ -76,6 +78,12 @@ impl Fake {
             }
             _ => report,
         }
+    }
+
+    /// How long the machine lived, if it is released.
+    pub(super) fn lived(&self, now: Instant) -> Option<Duration> {
+        let gone = self.gone.filter(|gone| *gone <= now)?;
+        Some(gone.saturating_duration_since(self.launched))
     }
 
     pub(super) fn is_gone(&self, now: Instant) -> bool {

@@ -88,7 +88,12 @@ impl Provider for FakeProvider {
                 .is_some_and(|node| self.0.script.faults.is_unknown(node, self.call("inspect", node)));
             match lock(&self.0.state).machines.get(machine) {
                 _ if unknown => MachineReport::new(MachineState::Unknown),
-                Some(fake) => fake.report(Instant::now()),
+                Some(fake) => {
+                    let (now, node) = (Instant::now(), fake.machine.number.0);
+                    let faults = &self.0.script.faults;
+                    let lived = fake.lived(now).and_then(|lived| faults.reported_life(node, fake.nth, lived));
+                    MachineReport { lived, ..fake.report(now) }
+                }
                 None => MachineReport::new(MachineState::Gone),
             }
         };

@@ -1,8 +1,9 @@
-//! What happens on a fake node: the work of each task, and the faults of connections and processes.
+//! What happens on a fake node: the faults of connections and processes. Also what a task can do there.
 
 use std::time::Duration;
 
-/// What a task does on a fake worker.
+/// What a task does on a fake worker, as an [`Answer`](crate::testkit::script::Answer) that depends on
+/// its arguments alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Work {
@@ -30,15 +31,10 @@ pub enum Work {
     UntilKilled,
 }
 
-/// What happens to the tasks, connections and processes of a node; the fake asks before each step.
-/// By default, a node has no faults and its tasks return their arguments at once.
+/// What happens to the connections and processes of a node; the fake asks before each step. By
+/// default, a node has no faults. The rules of a [`Script`](crate::testkit::script::Script) say what
+/// tasks do.
 pub trait Fate: std::fmt::Debug + Send + Sync + 'static {
-    /// What the task with these arguments does at its `run`-th start (from 1) on any node.
-    fn work(&self, args: &[u8], run: u32) -> Work {
-        let _ = (args, run);
-        Work::Return(Duration::ZERO)
-    }
-
     /// The version of Python on the node, for which nothing else is installed.
     fn python(&self, node: u32) -> &str {
         let _ = node;

@@ -97,13 +97,14 @@ impl FakeNode {
         let length = args.len() - running.depth;
         let task = FakeTask {
             entry: &entry,
+            sent: args.clone(),
             args: args.slice(..length),
             path: args.slice(length..),
             start: self.0.witness.run(args),
             node: self.0.node,
             rank,
         };
-        self.0.script.answer(&task, args)
+        self.0.script.answer(&task)
     }
 
     /// Does this within a frame of a worker: a run, or a call that it helps with. Returns the

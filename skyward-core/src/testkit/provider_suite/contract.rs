@@ -112,6 +112,10 @@ const LINES: &[(&str, &[&str])] = &[
     ),
     ("A machine ends when the time that a report gives as `ends_in` is over, and not before.", &["ends_in_is_true"]),
     (
+        "The time that a report gives as `lived` is the time from the launch of a machine until its end.",
+        &["lived_is_true"],
+    ),
+    (
         "With `Capabilities::preemptible`, `inspect` reports that a machine is taken back before it is. So does a \
          `watch` command of the machine's place.",
         &["preemptions_are_told"],

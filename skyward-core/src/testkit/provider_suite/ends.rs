@@ -213,6 +213,7 @@ pub async fn keeper_ends_the_machine(provider: &(impl Provider + Clone)) -> Resu
         for request in &mut batch.requests {
             (request.lease, request.boot) = (SHORT_LEASE, SHORT_LEASE);
         }
+        let begun = Instant::now();
         let launched = trial.launch_batch("launch", &batch).await?;
         sleep(SHORT_LEASE / 2).await;
         for machine in &launched {
@@ -227,6 +228,7 @@ pub async fn keeper_ends_the_machine(provider: &(impl Provider + Clone)) -> Resu
             loop {
                 let report = trial.report(&machine.id).await?;
                 if report.state.is_released() {
+                    trial.lived(&machine.id, &report, [SHORT_LEASE / 2, begun.elapsed()])?;
                     break;
                 }
                 trial.require(Instant::now() < end, || {

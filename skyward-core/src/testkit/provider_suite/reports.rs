@@ -50,6 +50,39 @@ pub async fn inspect_answers_in_order(provider: &(impl Provider + Clone)) -> Res
     .await
 }
 
+/// What a report says of the time that a machine [lived](crate::provider::MachineReport::lived) is
+/// true: it is the time from its launch until its end, and does not grow after that. The clause holds
+/// for a provider that reports none.
+///
+/// # Errors
+///
+/// A [`Violation`] with what was seen, when the clause does not hold.
+///
+/// # Cancel safety
+///
+/// Dropping the future may leave the machine.
+pub async fn lived_is_true(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
+    trial("lived_is_true", provider, async |trial| {
+        let begun = Instant::now();
+        let machine = trial.launch(0).await?;
+        let launched = Instant::now();
+        sleep(LATE).await;
+        let least = launched.elapsed();
+        trial.terminate(&machine.id).await?;
+        let ending = trial.report(&machine.id).await?;
+        trial.gone(&machine.id).await?;
+        let lives = [least, begun.elapsed()];
+        trial.lived(&machine.id, &ending, lives)?;
+        let gone = trial.report(&machine.id).await?;
+        if gone.lived.is_some() {
+            sleep(LATE).await;
+            trial.lived(&machine.id, &trial.report(&machine.id).await?, lives)?;
+        }
+        Ok(())
+    })
+    .await
+}
+
 /// `inspect` never reports a machine that may still be starting as gone.
 ///
 /// # Errors

@@ -21,6 +21,8 @@ pub(super) const LONGEST_DROPPED_PAUSE: Duration = Duration::from_secs(1);
 pub(super) const LONGEST_LOOK_PAUSE: Duration = Duration::from_secs(2);
 /// How much of a notice a provider may round away, which counts in whole seconds.
 pub(super) const NOTICES_ROUND: Duration = Duration::from_secs(2);
+/// How exact the times of a provider's records must be: a service may count whole seconds.
+pub(super) const RECORD_PRECISION: Duration = Duration::from_secs(1);
 /// The lease of a machine when the suite renews it.
 pub(super) const RENEWED_LEASE: Duration = Duration::from_secs(60);
 /// How long before its end the service decides to take a machine back.

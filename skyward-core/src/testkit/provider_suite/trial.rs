@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::service::Service;
-use super::timing::{CALL, LASTING_LEASE, LONGEST_LOOK_PAUSE};
+use super::timing::{CALL, LASTING_LEASE, LONGEST_LOOK_PAUSE, RECORD_PRECISION};
 use crate::error::Result as Answer;
 use crate::ids::{Attempt, LaunchId, MachineId, MachineNumber, PoolId};
 use crate::provider::{
@@ -194,6 +194,23 @@ impl Trial<'_> {
         let reports = self.ask("inspect", self.provider.inspect(std::slice::from_ref(machine))).await?;
         let report = reports.into_iter().next();
         report.ok_or_else(|| Violation::new(self.clause, "`inspect` of one machine returned no report"))
+    }
+
+    /// Requires that a machine lived for a time between these two, if its report says how long.
+    pub(super) fn lived(
+        &self,
+        machine: &MachineId,
+        report: &MachineReport,
+        [least, most]: [Duration; 2],
+    ) -> Result<(), Violation> {
+        let is_true = |lived| lived + RECORD_PRECISION >= least && lived <= most + RECORD_PRECISION;
+        self.require(report.lived.is_none_or(is_true), || {
+            format!(
+                "the machine {machine} lived for at least {least:?} and at most {most:?}, and is {report}, having \
+                 lived for {:?}",
+                report.lived.unwrap_or_default()
+            )
+        })
     }
 
     /// Waits until a terminated machine is reported as gone.

@@ -13,6 +13,7 @@ use crate::payload::value;
 #[derive(Debug)]
 pub struct FakeTask<'a> {
     pub(in crate::testkit) entry: &'a str,
+    pub(in crate::testkit) sent: Bytes,
     pub(in crate::testkit) args: Bytes,
     pub(in crate::testkit) path: Bytes,
     pub(in crate::testkit) start: u32,
@@ -30,6 +31,12 @@ impl FakeTask<'_> {
     /// if it does not fit the type.
     pub fn arg<T: DeserializeOwned + 'static>(&self, name: &str) -> Option<T> {
         value::decode(&value::entry(&self.args, name)?).ok()
+    }
+
+    /// The arguments as they are sent; for a call, those of the task that made it, and behind them
+    /// its [path](Self::path).
+    pub fn sent(&self) -> &[u8] {
+        &self.sent
     }
 
     /// Empty for a task. For a call, its index among the calls of its caller, behind the path of

@@ -10,6 +10,7 @@ use crate::error::Refusal;
 use crate::provider::{Architecture, Offer};
 use crate::testkit::fake_provider::{Arrival, Death, Faults, Forewarning, Turn};
 use crate::testkit::fake_worker::{Fate, Work};
+use crate::testkit::script::{Answer, FakeTask, Rule, Script};
 
 impl Seed {
     fn turn(self, what: &str, node: u32, call: u32) -> Turn {
@@ -26,8 +27,14 @@ impl Seed {
     }
 }
 
-impl Fate for Seed {
-    fn work(&self, args: &[u8], run: u32) -> Work {
+impl Seed {
+    /// What happens in the simulation of this seed.
+    pub(super) fn script(self) -> Script {
+        Script::new().faults(self).rule(Rule::all().answer(move |task| Answer::does(self.work(task))))
+    }
+
+    fn work(self, task: &FakeTask<'_>) -> Work {
+        let (args, run) = (task.sent(), task.start());
         let task = calls::hash(args);
         let time = self.time("work", task, run.into(), 1_000);
         if !self.fault("task", task, run.into(), 6) {
@@ -40,7 +47,9 @@ impl Fate for Seed {
             _ => Work::UntilKilled,
         }
     }
+}
 
+impl Fate for Seed {
     fn call_timeout(&self, args: &[u8]) -> Option<Duration> {
         Self::call_timeout(*self, args)
     }

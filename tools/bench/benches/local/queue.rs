@@ -15,9 +15,10 @@ use bytes::Bytes;
 use skyward::payload::{Args, Source, Target, Task, TaskHandle, TaskOptions};
 use skyward::prelude::*;
 use skyward::spec::Limits;
-use skyward::testkit::fake_provider::{FakeProvider, Faults};
-use skyward::testkit::fake_worker::{Fate, Faultless, Work};
+use skyward::testkit::fake_provider::FakeProvider;
+use skyward::testkit::fake_worker::Work;
 use skyward::testkit::holds;
+use skyward::testkit::script::{Answer, Rule, Script};
 
 use super::common::Table;
 use super::common::calls::SHUTDOWN;
@@ -33,7 +34,7 @@ pub(crate) async fn measure(table: &mut Table) -> skyward::Result<()> {
     let count = table.times(1_000_000);
     let mut limits = Limits::default();
     limits.max_queued = count + 2 * NODES as usize;
-    let provider = FakeProvider::new(Arc::new(Busy));
+    let provider = FakeProvider::new(busy()?);
     let pool = Pool::builder().provider(provider).nodes(NODES).limits(limits).start().await?;
     holds::watch();
     let mut longest = Duration::ZERO;
@@ -116,19 +117,12 @@ fn args(what: u32) -> skyward::Result<Bytes> {
     Args::new().with("what", &what).encode()
 }
 
-/// A node whose tasks return at once, or never.
-#[derive(Debug)]
-struct Busy;
-
-impl Faults for Busy {}
-
-impl Fate for Busy {
-    fn work(&self, given: &[u8], run: u32) -> Work {
-        match args(BUSY) {
-            Ok(busy) if *busy == *given => Work::UntilInterrupted,
-            _ => Faultless.work(given, run),
-        }
-    }
+/// Tasks that return at once, or never.
+fn busy() -> skyward::Result<Script> {
+    let busy = args(BUSY)?;
+    Ok(Script::new().rule(Rule::all().answer(move |task| {
+        Answer::does(if *busy == *task.sent() { Work::UntilInterrupted } else { Work::Return(Duration::ZERO) })
+    })))
 }
 
 /// The variable that configures glibc's allocator.

@@ -33,6 +33,8 @@ pub(in crate::pool) struct Cloud {
     /// Answers only with errors.
     pub(in crate::pool) silent: bool,
     pub(in crate::pool) outlives: bool,
+    /// How long its machines lived, by its reports of those that are gone.
+    pub(in crate::pool) lived: Option<Duration>,
     torn_down: AtomicUsize,
     /// The id of each machine each time that it was ended.
     ended: Mutex<Vec<MachineId>>,
@@ -73,10 +75,11 @@ impl Provider for Cloud {
     }
     async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
         let there = self.machines.lock().unwrap();
-        let state = |id: &MachineId| {
-            if there.iter().any(|machine| machine.id == *id) { MachineState::Running } else { MachineState::Gone }
+        let report = |id: &MachineId| match there.iter().any(|machine| machine.id == *id) {
+            true => MachineReport::new(MachineState::Running),
+            false => MachineReport { lived: self.lived, ..MachineReport::new(MachineState::Gone) },
         };
-        Ok(machines.iter().map(|id| MachineReport::new(state(id))).collect())
+        Ok(machines.iter().map(report).collect())
     }
     async fn connect(&self, _: &Machine, _: &Place) -> Result<Box<dyn Remote>> {
         Err(Error::new(ErrorKind::Provider, "nothing is reached here"))

@@ -136,3 +136,74 @@ fn half_of_a_short_budget_is_kept_for_the_end() {
         ErrorKind::Budget
     );
 }
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// The client of a machine renews its lease until one minute after the launch, and is then suspended
+/// for 8 hours.
+const NIGHT: Duration = Duration::from_secs(8 * 3600);
+
+/// The account of a machine at 60 dollars an hour, whose lease was renewed a minute after its launch.
+fn renewed(outlives: Option<Duration>) -> (Account, Instant) {
+    let (mut account, now) = (Account::new(Budget::default(), SHUTDOWN).outlives(outlives), Instant::now());
+    account.admit(&launch(0), MachineNumber(0), &at(Some(60.0)), 1, now).unwrap();
+    account.on_renewing(&launch(0), now + MINUTE);
+    account.on_renewed(&launch(0), now + MINUTE);
+    (account, now)
+}
+
+#[test]
+fn a_machine_that_ended_while_the_client_was_suspended_is_paid_for_until_its_reported_end() {
+    for (lived, paid) in [
+        (Some(MINUTE * 2), MINUTE * 2),
+        (None, NIGHT),
+        // What cannot be: it ended before the last sign of its life, and after now.
+        (Some(Duration::ZERO), MINUTE),
+        (Some(Duration::MAX), NIGHT),
+    ] {
+        let (mut account, now) = renewed(None);
+        if let Some(lived) = lived {
+            account.on_ended(&launch(0), lived);
+        }
+        for released in [false, true] {
+            if released {
+                account.on_released(&launch(0), now + NIGHT);
+            }
+            let Spent { usd, machine_hours, .. } = account.spent(now + NIGHT);
+            assert!(near(machine_hours, super::hours(paid)) && near(usd, machine_hours * 60.0), "{lived:?}: {usd}");
+        }
+    }
+}
+
+#[test]
+fn a_machine_with_a_keeper_is_paid_for_until_the_end_of_its_lease_if_its_end_is_not_known() {
+    let outlives = MINUTE * 3;
+    for (lived, paid) in [(None, MINUTE + outlives), (Some(MINUTE * 2), MINUTE * 2), (Some(MINUTE * 30), MINUTE * 30)] {
+        let (mut account, now) = renewed(Some(outlives));
+        // When the client wakes, its connection still seems to be there.
+        account.on_renewing(&launch(0), now + NIGHT);
+        if let Some(lived) = lived {
+            account.on_ended(&launch(0), lived);
+        }
+        account.on_released(&launch(0), now + NIGHT);
+        let spent = account.spent(now + NIGHT);
+        assert!(near(spent.machine_hours, super::hours(paid)), "{lived:?}: {spent:?}");
+    }
+}
+
+#[test]
+fn a_renewal_that_can_have_arrived_counts_and_a_machine_that_answers_is_paid_for_until_now() {
+    let outlives = MINUTE * 3;
+    let (mut account, now) = renewed(Some(outlives));
+    for minutes in [3, 5, 9] {
+        account.on_renewing(&launch(0), now + MINUTE * minutes);
+    }
+    // The renewal after 9 minutes came too late for the one after 5 minutes.
+    let hours = |account: &Account, at| account.spent(at).machine_hours;
+    assert!(near(hours(&account, now + NIGHT), super::hours(MINUTE * 8)));
+    account.on_renewed(&launch(0), now + NIGHT);
+    assert!(near(hours(&account, now + NIGHT), super::hours(NIGHT)), "it lives, so somebody kept it");
+    // A machine that is being made ready has not answered yet.
+    account.admit(&launch(1), MachineNumber(1), &at(None), 2, now + NIGHT).unwrap();
+    account.on_renewing(&launch(1), now + NIGHT);
+    assert!(near(hours(&account, now + NIGHT * 2), super::hours(NIGHT + outlives + NIGHT)));
+}

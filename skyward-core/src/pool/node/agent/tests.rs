@@ -1,16 +1,28 @@
 use bytes::Bytes;
 
 use super::*;
+use crate::ids::MachineNumber;
+use crate::pool::fleet::account::Account;
 use crate::pool::tasks::replies::tests::{LIFE, RANK, frame, pool, submit};
+use crate::provider::Offer;
+use crate::spec::Budget;
 
 /// The connection to an agent of the pool's node, and the agent's end of it.
 async fn agent(shared: &Arc<Shared>) -> (Agent, Sender) {
+    let (agent, sender, _) = agent_that_reads(shared).await;
+    (agent, sender)
+}
+
+/// The same, with what the agent receives.
+async fn agent_that_reads(shared: &Arc<Shared>) -> (Agent, Sender, Reader) {
     let (near, far) = tokio::io::duplex(1 << 20);
-    let (sender, writer, _) = link(Box::new(far), 1 << 20);
+    let (sender, writer, reader) = link(Box::new(far), 1 << 20);
     tokio::spawn(write(writer));
     let installed = Bytes::from_static(&[0x80]);
     report(&sender, frame(&(33, PROTOCOL_VERSION, 1, "3.12.0"), installed));
-    (Agent::connect(shared, NodeIndex(0), Layout::new(1), Box::new(near)).await.unwrap(), sender)
+    let launch = LaunchId::new("l");
+    let agent = Agent::connect(shared, &launch, NodeIndex(0), Layout::new(1), Box::new(near));
+    (agent.await.unwrap(), sender, reader)
 }
 
 fn report(sender: &Sender, frame: Frame) {
@@ -30,7 +42,7 @@ async fn an_agent_of_another_version_is_refused() {
         let (sender, writer, _) = link(Box::new(far), 1 << 20);
         tokio::spawn(write(writer));
         report(&sender, hello);
-        let refused = Agent::connect(&pool(), NodeIndex(0), Layout::new(1), Box::new(near)).await;
+        let refused = Agent::connect(&pool(), &LaunchId::new("l"), NodeIndex(0), Layout::new(1), Box::new(near)).await;
         let error = refused.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
         assert!(error.message().contains(what) && error.hint().unwrap().contains("another version"), "{error}");
@@ -66,4 +78,35 @@ async fn the_end_of_a_worker_on_a_machine_that_has_left_is_none_of_the_next_mach
             tokio::task::yield_now().await;
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_is_charged_for_its_lease_after_the_last_answer_if_its_client_is_suspended() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let (shared, outlives) = (pool(), Duration::from_secs(200));
+    *shared.account() = Account::new(Budget::default(), Duration::ZERO).outlives(Some(outlives));
+    let (launch, offer) = (LaunchId::new("l"), Offer::new("m", "p", 1, 1));
+    shared.account().admit(&launch, MachineNumber(0), &offer, 1, clock::now()).unwrap();
+    let (_agent, sender, mut reader) = agent_that_reads(&shared).await;
+    let mut waiting = VecDeque::new();
+    let mut next = async || reader.next(&mut waiting).await.unwrap();
+    let hello = next().await;
+    let ping = next().await;
+    assert!(hello.head.len() > ping.head.len());
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let hours = || shared.account().spent(clock::now()).machine_hours;
+    clock::SUSPENDED.set(clock::SUSPENDED.get() + HOUR);
+    assert!(hours() > 1.0, "nothing has answered yet");
+    // The head of a ping is an array of its number, its sequence and the lease.
+    let sequence = ping.head[2];
+    report(&sender, frame(&(37, sequence), Bytes::new()));
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    assert!(hours() < 1.0, "its last answer is known");
+    clock::SUSPENDED.set(clock::SUSPENDED.get() + HOUR * 7);
+    // Pings that are sent now do not reach it.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let charged = hours() * 3600.0;
+    assert!(charged > 199.0 && charged < 211.0, "{charged}");
 }

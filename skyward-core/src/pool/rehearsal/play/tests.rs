@@ -12,6 +12,7 @@ use crate::plugin::plugin;
 use crate::spec::Limits;
 use crate::testkit::fake_provider::{FakeProvider, Faults, Turn};
 use crate::testkit::fake_worker::{Fate, Work};
+use crate::testkit::script::{Answer, FakeTask, Rule, Script};
 
 type Echo = BTreeMap<String, u32>;
 
@@ -19,16 +20,18 @@ type Echo = BTreeMap<String, u32>;
 #[derive(Debug)]
 struct Slow;
 
-impl Fate for Slow {
-    fn work(&self, args: &[u8], run: u32) -> Work {
-        // The value of the argument `n` is the last byte of the map.
-        match (args.last(), run) {
-            (Some(&FOR_EVER), _) => Work::UntilInterrupted,
-            (Some(&RAISES_ONCE), 1 | 2) => Work::Raise(TURN),
-            _ => Work::Return(TURN),
-        }
-    }
+/// A provider of such machines.
+fn slow() -> FakeProvider {
+    // The value of the argument `n` is the last byte of the map.
+    let work = |task: &FakeTask<'_>| match (task.sent().last(), task.start()) {
+        (Some(&FOR_EVER), _) => Work::UntilInterrupted,
+        (Some(&RAISES_ONCE), 1 | 2) => Work::Raise(TURN),
+        _ => Work::Return(TURN),
+    };
+    FakeProvider::new(Script::new().faults(Slow).rule(Rule::all().answer(move |task| Answer::does(work(task)))))
+}
 
+impl Fate for Slow {
     fn hooks(&self, _: u32, _: u32, _: u64) -> Option<Duration> {
         Some(TURN)
     }
@@ -67,7 +70,7 @@ async fn played(provider: &FakeProvider, call: PendingCompute<Echo>, change: fn(
 }
 
 async fn rehearsed(call: PendingCompute<Echo>, change: fn(&mut Limits)) -> Rehearsal<Echo> {
-    let provider = FakeProvider::new(Arc::new(Slow));
+    let provider = slow();
     let rehearsal = played(&provider, call, change).await;
     assert!(provider.machines().is_empty() && provider.launched() == 2);
     rehearsal
@@ -162,7 +165,7 @@ fn a_rehearsal_that_is_dropped_at_any_point_leaves_nothing_behind() {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
             runtime.block_on(async {
-                let provider = FakeProvider::new(Arc::new(Slow));
+                let provider = slow();
                 let ended = take(&provider, cut).await;
                 // The cleanup runs in the background.
                 let end = Instant::now() + Duration::from_secs(300);

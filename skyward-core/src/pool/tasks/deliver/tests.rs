@@ -13,8 +13,9 @@ use crate::event::{EventItem, PoolEvent};
 use crate::ids::Rank;
 use crate::payload::{Args, RetryPolicy, Source, Target, Task, TaskOptions};
 use crate::pool::Pool;
-use crate::testkit::fake_provider::{FakeProvider, Faults};
-use crate::testkit::fake_worker::{Fate, Work};
+use crate::testkit::fake_provider::FakeProvider;
+use crate::testkit::fake_worker::Work;
+use crate::testkit::script::{Answer, Rule, Script};
 
 /// Queries the status of the pool, from another thread, whenever it is called.
 #[derive(Debug, Clone, Default)]
@@ -134,16 +135,11 @@ impl metrics::Recorder for Curious {
     }
 }
 
-/// Each task raises an exception at its first try.
-#[derive(Debug)]
-struct RaisesOnce;
-
-impl Faults for RaisesOnce {}
-
-impl Fate for RaisesOnce {
-    fn work(&self, _: &[u8], run: u32) -> Work {
-        if run == 1 { Work::Raise(Duration::ZERO) } else { Work::Return(Duration::ZERO) }
-    }
+/// A provider on which each task raises an exception at its first try.
+fn raising_once() -> FakeProvider {
+    FakeProvider::new(Script::new().rule(Rule::all().answer(|task| {
+        Answer::does(if task.start() == 1 { Work::Raise(Duration::ZERO) } else { Work::Return(Duration::ZERO) })
+    })))
 }
 
 #[test]
@@ -153,7 +149,7 @@ fn the_pool_answers_while_subscribers_and_recorders_run() {
     let seen = metrics::with_local_recorder(&curious, || {
         let _default = tracing::subscriber::set_default(curious.clone());
         runtime.block_on(async {
-            let pool = Pool::builder().provider(FakeProvider::new(Arc::new(RaisesOnce))).start().await.unwrap();
+            let pool = Pool::builder().provider(raising_once()).start().await.unwrap();
             *curious.0.pool.lock().unwrap() = Some(pool.clone());
             let mut events = pool.events();
             let source = Arc::new(Source::file("a.py", "def f(): pass", "f"));
@@ -197,7 +193,7 @@ fn a_panic_in_a_subscriber_or_a_recorder_costs_no_outcome_and_no_connection() {
         metrics::with_local_recorder(&curious, || {
             let _default = tracing::subscriber::set_default(curious.clone());
             runtime.block_on(async {
-                let pool = Pool::builder().provider(FakeProvider::new(Arc::new(RaisesOnce))).start().await.unwrap();
+                let pool = Pool::builder().provider(raising_once()).start().await.unwrap();
                 let source = Arc::new(Source::file("a.py", "def f(): pass", "f"));
                 let task = |number: u32, retry: RetryPolicy| {
                     let args = Args::new().with("of", &number).encode().unwrap();

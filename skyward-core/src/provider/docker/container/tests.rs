@@ -111,6 +111,22 @@ fn each_state_of_docker_and_of_podman_is_parsed() {
 }
 
 #[test]
+fn the_life_of_a_container_that_has_ended_is_told_by_the_times_of_the_engine() {
+    let told = |state: &str, finished: &str| {
+        let json = format!(r#"[{{"Id":"a","Names":["/x"],"State":{state:?},"Created":1795353441}}]"#);
+        let ended = ContainerState { finished_at: Some(finished.to_owned()), ..ContainerState::default() };
+        lived(&listed(&json).unwrap()[0], &ended).map(|lived| lived.as_secs())
+    };
+    // It was created at 13:17:21.
+    assert_eq!(told("exited", "2026-11-22T13:19:21.5Z"), Some(120));
+    assert_eq!(told("dead", "2026-11-22T15:19:21+02:00"), Some(120));
+    // The engine's clock was set between the two, and the engine knows of no end.
+    assert_eq!(told("exited", "2026-11-22T13:00:00Z"), Some(0));
+    assert_eq!(told("exited", "0001-01-01T00:00:00Z"), None);
+    assert_eq!(told("running", "2026-11-22T13:19:21Z"), None, "it was started again");
+}
+
+#[test]
 fn a_builder_belongs_to_its_machine_and_is_no_machine() {
     let (node, builder) = bodies(&Options::new("i".into()));
     let of = |body: ContainerCreateBody| ContainerSummary { labels: body.labels, ..ContainerSummary::default() };

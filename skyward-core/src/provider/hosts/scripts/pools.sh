@@ -18,9 +18,9 @@ for file in "$claims"/slot-* "$before"/slot-*; do
         age=$(((${uptime:-0} - ${renewal:-${said:-0}}) / 100))
         [ "$age" -ge 0 ] || age=0
     fi
-    for key in pool owner lease; do
-        look_up "$file" "$key"
-        printf 'skyward-%s %s\n' "$key" "$said"
+    for name in pool owner lease; do
+        look_up "$file" "$name"
+        printf 'skyward-%s %s\n' "$name" "$said"
     done
     printf 'skyward-age %s\nskyward-end\n' "$age"
 done
