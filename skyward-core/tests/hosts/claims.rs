@@ -219,11 +219,11 @@ async fn an_adopted_pool_is_listed_when_each_host_has_answered_once() {
     let mut scene = Scene::new(2);
     let hosts = scene.hosts(1);
     let pool = PoolId::random();
-    let request = PoolRequest::new(pool.clone(), LONG);
+    let request = PoolRequest::new(pool.clone(), LONG_LEASE);
     hosts.prepare(&request).await.unwrap();
     let mut machines = Vec::new();
     for number in 0..2 {
-        machines.push(hosts.launch_one(&batch(&pool, number, LONG)).await.unwrap());
+        machines.push(hosts.launch_one(&batch(&pool, number, LONG_LEASE)).await.unwrap());
     }
     scene.servers[0].stop();
     let second = scene.hosts(1);

@@ -169,7 +169,7 @@ impl Recipe {
             // Connect at once, whatever the other nodes still need: from now on this connection
             // renews the lease.
             let agent =
-                connect_first(shared, remote.as_ref(), &ready, (&machine.launch, node), self.cluster.layout()).await?;
+                connect_first(shared, remote.as_ref(), &ready, &machine.launch, node, self.cluster.layout()).await?;
             Ok((ready, watching(agent, &place)?))
         };
         // Without a keeper, nothing checks the lease until there is an agent.
@@ -194,10 +194,9 @@ impl Prepared {
         let Self { machine, place, remote, ready, agent, ends } = self;
         let agent = match agent.gone() {
             None => agent,
-            Some(_) => watching(
-                connect_first(shared, remote.as_ref(), &ready, (&machine.launch, index), layout).await?,
-                &place,
-            )?,
+            Some(_) => {
+                watching(connect_first(shared, remote.as_ref(), &ready, &machine.launch, index, layout).await?, &place)?
+            }
         };
         let environment = shared.admit_machine(index, agent.environment.clone())?;
         agent.take_place(index);
@@ -210,7 +209,7 @@ impl Node {
     /// The same node with a new connection to its agent.
     pub(crate) async fn reconnect(&self, shared: &Arc<Shared>, layout: Layout) -> Result<Self> {
         let agent =
-            connect(shared, self.remote.as_ref(), &self.ready, (&self.machine.launch, self.index), layout).await?;
+            connect(shared, self.remote.as_ref(), &self.ready, &self.machine.launch, self.index, layout).await?;
         let agent = watching(agent, &self.place)?;
         let (machine, place) = (Arc::clone(&self.machine), Arc::clone(&self.place));
         let (remote, ready, ends) = (Arc::clone(&self.remote), self.ready.clone(), self.ends.clone());

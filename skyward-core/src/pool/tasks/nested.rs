@@ -221,14 +221,7 @@ impl State {
     }
 
     /// Makes a worker run a call within the task that it runs.
-    pub(crate) fn help(
-        &mut self,
-        now: Instant,
-        rank: Rank,
-        task: TaskId,
-        within: Option<TaskId>,
-        after: &mut After,
-    ) {
+    pub(crate) fn help(&mut self, now: Instant, rank: Rank, task: TaskId, within: Option<TaskId>, after: &mut After) {
         let root = self.scheduler.root_on(rank, task);
         let Some(entry) = self.tasks.get(task) else { return };
         let (depth, body) = (self.scheduler.depth(task), entry.task.args.clone());

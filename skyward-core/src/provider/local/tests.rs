@@ -670,7 +670,7 @@ async fn a_pool_is_adopted_when_the_process_that_held_it_has_ended() {
     let third = Local::new().runtime_dir(&host.root);
     third.adopt(&request).await.unwrap();
     assert!(held::is_held(record.parent().unwrap()));
-    assert_eq!(third.list(&pool).await.unwrap(), [machine.clone()]);
+    assert_eq!(third.list(&pool).await.unwrap(), std::slice::from_ref(&machine));
     launch(&third, &host.batch(&pool, 1)).await.unwrap();
     third.teardown(&pool).await.unwrap();
     assert_eq!(host.state(&machine).await, MachineState::Gone);

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::service::Service;
-use super::trial::{LONGEST, trial};
+use super::timing::CALL;
+use super::trial::trial;
 use crate::ids::MachineId;
 use crate::provider::Provider;
 use crate::testkit::Violation;
@@ -32,7 +33,7 @@ pub async fn batches_have_a_result_for_each(
         }
         let first = trial.launch(0).await?;
         let mut mixed = trial.batch(&[0, 1, 2]).await?;
-        mixed.requests[1].ends_in = Some(LONGEST);
+        mixed.requests[1].ends_in = Some(CALL);
         mixed.requests[2].labels = [("part".to_owned(), "two".to_owned())].into();
         let launched = trial.launch_batch("launch of machines that differ, one of them launched", &mixed).await?;
         let ids: Vec<MachineId> = launched.iter().map(|machine| machine.id.clone()).collect();

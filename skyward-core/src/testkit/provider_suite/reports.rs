@@ -66,7 +66,7 @@ pub async fn lived_is_true(provider: &(impl Provider + Clone)) -> Result<(), Vio
         let begun = Instant::now();
         let machine = trial.launch(0).await?;
         let launched = Instant::now();
-        sleep(LATE).await;
+        sleep(LATE_APPEARANCE).await;
         let least = launched.elapsed();
         trial.terminate(&machine.id).await?;
         let ending = trial.report(&machine.id).await?;
@@ -75,7 +75,7 @@ pub async fn lived_is_true(provider: &(impl Provider + Clone)) -> Result<(), Vio
         trial.lived(&machine.id, &ending, lives)?;
         let gone = trial.report(&machine.id).await?;
         if gone.lived.is_some() {
-            sleep(LATE).await;
+            sleep(LATE_APPEARANCE).await;
             trial.lived(&machine.id, &trial.report(&machine.id).await?, lives)?;
         }
         Ok(())

@@ -54,7 +54,7 @@ impl Base {
         record::pools(
             &self.run(&[], &format!("{ENDING}{POOLS}")),
             SystemTime::UNIX_EPOCH + HOUR * 24 * 365,
-            UNSAID_LEASE,
+            UNRECORDED_LEASE,
         )
     }
 }
