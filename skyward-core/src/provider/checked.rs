@@ -3,6 +3,7 @@
 mod call;
 mod choice;
 mod gather;
+mod listing;
 mod look;
 mod pace;
 mod provider;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ledger::{Ledger, PoolLedger};
-use super::listing::Listing;
 use super::timing::{END_PAUSE, LEAST_END, LONGEST_END_PAUSE};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, MachineNumber, PoolId};
@@ -28,7 +27,6 @@ pub(crate) struct Cleanup {
     /// The machines that are known to be released or gone.
     over: Arc<Mutex<BTreeSet<MachineId>>>,
     prepared: Arc<Mutex<bool>>,
-    listing: Arc<Listing>,
     /// `None` if nothing outlives the client, so that no other client ever has to end it.
     ledger: Option<PoolLedger>,
     /// The setting that gives more time, as an error names it.
@@ -92,7 +90,6 @@ impl Cleanup {
             unanswered: Arc::default(),
             over: Arc::default(),
             prepared: Arc::default(),
-            listing: Arc::default(),
             ledger,
             setting,
         }
@@ -260,7 +257,7 @@ impl Cleanup {
         let half = now + end.saturating_duration_since(now) / 2 + LEAST_END / 2;
         let list = async {
             match only {
-                Some(number) => self.listing.of(provider, &self.pool, number).await,
+                Some(number) => provider.list_of(&self.pool, number).await,
                 None => provider.list(&self.pool).await,
             }
         };

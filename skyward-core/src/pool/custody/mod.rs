@@ -3,6 +3,5 @@
 
 pub(crate) mod cleanup;
 pub(crate) mod ledger;
-mod listing;
 pub(crate) mod reap;
 mod timing;

@@ -33,6 +33,13 @@ pub(super) struct Call {
     pub(super) last: Mutex<Option<Error>>,
 }
 
+impl Call {
+    /// Sets whether the call is combined with those of others.
+    pub(super) fn gathered(self, is_gathered: bool) -> Self {
+        Self { is_gathered, ..self }
+    }
+}
+
 impl Checked {
     pub(super) async fn call<T, F: Future<Output = Result<T>>>(
         &self,

@@ -23,6 +23,7 @@ use crate::provider::{LaunchRequest, Machine, MachineReport, Provider};
 pub(super) struct Gathers {
     pub(super) launch: Gather<(PoolId, OfferId), (MachineNumber, LaunchId), LaunchRequest, Machine>,
     pub(super) inspect: Gather<(), MachineId, MachineId, MachineReport>,
+    pub(super) list: Gather<PoolId, MachineNumber, MachineNumber, Vec<Machine>>,
     pub(super) terminate: Gather<(), MachineId, MachineId, ()>,
 }
 

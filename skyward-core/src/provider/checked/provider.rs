@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 
 use super::call::Call;
 use super::gather::NO_RESULT;
+use super::listing::LIST;
 use super::look::{INSPECT, inspect_all};
 use super::timing::{ANSWER, ARRIVAL, LAUNCH, LONGEST_BOOTING_PAUSE, PREPARATION, SHORTEST_INSPECT_PAUSE, TERMINATION};
 use super::wait::UNREACHED;
@@ -62,8 +63,8 @@ impl Provider for Checked {
     }
 
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
-        let mut call = self.within(LAUNCH, "launch a machine", "launch");
-        call.is_gathered = self.gathers() && !batch.all_or_none;
+        let is_gathered = self.gathers() && !batch.all_or_none;
+        let call = self.within(LAUNCH, "launch a machine", "launch").gathered(is_gathered);
         let on: Vec<&str> = batch.requests.iter().map(|request| request.launch.as_str()).collect();
         let launched = self.call_each(&call, &on, |left| {
             let requests: Vec<LaunchRequest> = left.into_iter().map(|one| batch.requests[one].clone()).collect();
@@ -89,8 +90,7 @@ impl Provider for Checked {
     }
 
     async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
-        let mut call = self.within(ANSWER, INSPECT, "");
-        call.is_gathered = self.gathers();
+        let call = self.within(ANSWER, INSPECT, "").gathered(self.gathers());
         let inspect = || async {
             match call.is_gathered {
                 true => self.inspect_gathered(machines, &call.had_turn).await.into_iter().collect(),
@@ -124,8 +124,7 @@ impl Provider for Checked {
             // the others.
             return join_all(machines.iter().map(|machine| self.terminate_one(machine))).await;
         }
-        let mut call = self.within(TERMINATION, TERMINATE, "machine");
-        call.is_gathered = true;
+        let call = self.within(TERMINATION, TERMINATE, "machine").gathered(true);
         let on: Vec<&str> = machines.iter().map(MachineId::as_str).collect();
         let ended = self.call_each(&call, &on, |left| {
             let left = left.into_iter().map(|one| (machines[one].clone(), machines[one].clone())).collect();
@@ -143,7 +142,7 @@ impl Provider for Checked {
     }
 
     async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
-        let call = self.within(ANSWER, "list its machines", "pool");
+        let call = self.within(ANSWER, LIST, "pool");
         let mut machines = self.call(&call, pool.as_str(), || self.inner.list(pool)).await?;
         machines.retain(|machine| machine.pool == *pool);
         Ok(machines)
