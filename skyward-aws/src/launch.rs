@@ -39,7 +39,26 @@ pub(crate) async fn launch(
     all_or_none: bool,
 ) -> Answers {
     let mut answers = Answers::new();
-    for request in &requests {
+    loop {
+        answers.extend(launch_begun(clients, options, pool, &requests).await);
+        let left: Vec<LaunchRequest> =
+            requests.iter().filter(|request| !answers.contains_key(&request.launch)).cloned().collect();
+        if left.is_empty() {
+            return answers;
+        }
+        match launch_new(clients, options, (pool, shared), offer, left.clone(), all_or_none).await {
+            Ok(Some(new)) => answers.extend(new),
+            // Another caller has begun one of them meanwhile.
+            Ok(None) => {}
+            Err(error) => answers.extend(left.into_iter().map(|request| (request.launch, Err(error.clone())))),
+        }
+    }
+}
+
+/// The answers to launches that a call of this process has made, or has begun to make.
+async fn launch_begun(clients: &Clients, options: &Options, pool: &Pool, requests: &[LaunchRequest]) -> Answers {
+    let mut answers = Answers::new();
+    for request in requests {
         if answers.contains_key(&request.launch) {
             continue;
         }
@@ -53,18 +72,11 @@ pub(crate) async fn launch(
         }
     }
     answers.retain(|launch, _| requests.iter().any(|request| request.launch == *launch));
-    let left: Vec<LaunchRequest> =
-        requests.into_iter().filter(|request| !answers.contains_key(&request.launch)).collect();
-    if left.is_empty() {
-        return answers;
-    }
-    match launch_new(clients, options, (pool, shared), offer, left.clone(), all_or_none).await {
-        Ok(new) => answers.extend(new),
-        Err(error) => answers.extend(left.into_iter().map(|request| (request.launch, Err(error.clone())))),
-    }
     answers
 }
 
+/// Makes a new call for launches that none has made. Returns none if another call has begun to make
+/// one of them meanwhile.
 async fn launch_new(
     clients: &Clients,
     options: &Options,
@@ -72,7 +84,7 @@ async fn launch_new(
     offer: &Offer,
     requests: Vec<LaunchRequest>,
     all_or_none: bool,
-) -> Result<Answers> {
+) -> Result<Option<Answers>> {
     let mut answers = Answers::new();
     for machine in describe::list(clients, &pool.id).await? {
         if requests.iter().any(|request| request.launch == machine.launch) {
@@ -82,7 +94,7 @@ async fn launch_new(
     let new: Vec<LaunchRequest> =
         requests.into_iter().filter(|request| !answers.contains_key(&request.launch)).collect();
     if new.is_empty() {
-        return Ok(answers);
+        return Ok(Some(answers));
     }
     let image = image(clients, options, pool, offer).await?;
     let call = Arc::new(Call::new(pool, shared, options, (image, offer.clone()), new, all_or_none)?);
@@ -90,9 +102,11 @@ async fn launch_new(
         check(clients, options, pool, &call).await?;
         pool.checked();
     }
-    pool.begin(&call);
+    if !pool.begin(&call) {
+        return Ok(None);
+    }
     answers.extend(run(clients, options, pool, &call).await);
-    Ok(answers)
+    Ok(Some(answers))
 }
 
 /// The image for the machines of an offer. During the life of a pool, all machines with the same

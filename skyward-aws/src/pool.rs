@@ -120,11 +120,17 @@ impl Pool {
         self.state().unsettled.get(launch).cloned()
     }
 
-    /// Records a call before it is made.
-    pub(crate) fn begin(&self, call: &Arc<Call>) {
+    /// Records a call before it is made. Returns false, and records nothing, if another call has made
+    /// one of its launches, or is about to: the two would have the same token, and other parameters.
+    pub(crate) fn begin(&self, call: &Arc<Call>) -> bool {
         let mut state = self.state();
+        let is_begun = |launch| state.unsettled.contains_key(launch) || state.made.contains_key(launch);
+        if call.requests.iter().any(|request| is_begun(&request.launch)) {
+            return false;
+        }
         state.asked = Some(Instant::now());
         state.unsettled.extend(call.requests.iter().map(|request| (request.launch.clone(), Arc::clone(call))));
+        true
     }
 
     /// Forgets a call that EC2 has answered.

@@ -1,6 +1,6 @@
 //! Calls about single machines at nearly the same moment.
 
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use futures_util::future::{join, join_all};
 
@@ -126,7 +126,8 @@ fn a_caller_on_a_runtime_that_does_not_run_holds_no_other_up() {
     let checked = Checked::new(market.clone());
     let batches = singles(2);
     let mut idle = checked.launch(&batches[0]);
-    stopped.block_on(async { assert!(futures_util::poll!(&mut idle).is_pending()) });
+    let poll = std::future::poll_fn(|context| Poll::Ready(idle.as_mut().poll(context).is_pending()));
+    assert!(stopped.block_on(poll));
     running.block_on(launch_one(&checked.clone().deadline(MINUTE), &batches[1])).unwrap();
     assert_eq!(asked(&market), [[1]]);
     stopped.block_on(idle).remove(0).unwrap();
