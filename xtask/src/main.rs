@@ -11,6 +11,7 @@ mod dependencies;
 mod digits;
 mod documents;
 mod examples;
+mod failed;
 mod features;
 mod files;
 mod fuzz;

@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 
 use crate::console::{Console, say};
 use crate::context::Context;
+use crate::failed;
 use crate::process::Run;
 use crate::tally::Tally;
 
@@ -73,7 +74,9 @@ impl Checks {
         let finished = run.finish()?;
         self.tally += Tally::read(&finished.output);
         if !finished.status.success() {
-            self.failures.push(format!("{run} ended with {}", finished.status));
+            let tests = failed::read(&finished.output);
+            let tests = tests.iter().map(|test| format!("\n    failed: {test}"));
+            self.failures.push(format!("{run} ended with {}{}", finished.status, tests.collect::<String>()));
         }
         if finished.left_behind {
             self.failures.push(format!("{run} ended, and a process that it started still held its output"));
