@@ -25,6 +25,8 @@ pub enum Action {
         task: TaskId,
         /// Which try.
         attempt: Attempt,
+        /// How long the task waited for this try's start.
+        waited: Duration,
     },
     /// Make the worker run the call within the task that it runs. [`Action::Started`] follows.
     /// Report the worker's answer to [`on_helped`](super::Scheduler::on_helped) or

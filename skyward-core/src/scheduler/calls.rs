@@ -54,7 +54,7 @@ impl Scheduler {
         }
         let is_first = caller.family.is_none();
         // Large arguments of a call are in the store, so the call itself is small.
-        self.insert(id, Target::Any, options, TaskData::default(), None);
+        self.insert(now, id, Target::Any, options, TaskData::default(), None);
         self.join_family(id, parent, help);
         self.enqueue(id);
         let worker = &mut self.workers[rank.0 as usize];

@@ -36,7 +36,7 @@ impl Scheduler {
         }
         let most = self.may_fall_back();
         let left = |id: TaskId| {
-            let since = self.tasks.get(&id).and_then(|task| task.since).unwrap_or(now);
+            let since = self.tasks.get(&id).map_or(now, |task| task.since);
             (id, FALLBACK.saturating_sub(now.saturating_duration_since(since)))
         };
         let calls: Vec<_> = self.families.waiting().filter_map(|family| family.helpable(most)).map(left).collect();

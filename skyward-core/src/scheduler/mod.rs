@@ -94,7 +94,7 @@ impl Scheduler {
         data: TaskData,
     ) -> Result<()> {
         let target = self.resolve(target)?;
-        self.insert(id, target, options, data, None);
+        self.insert(now, id, target, options, data, None);
         self.enqueue(id);
         self.wait(now, id);
         self.place(now, id);

@@ -72,6 +72,7 @@ impl Scheduler {
         }
         match task.tries.next(id, error, retry, self.limits.poison) {
             Next::Again(attempt, error) => {
+                task.since = now;
                 self.actions.push(Action::Retried { task: id, attempt, error });
                 self.queue_again(now, id);
                 self.place(now, id);
@@ -117,10 +118,10 @@ impl Scheduler {
     /// A worker has begun a task, or begins it about now.
     pub(super) fn started(&mut self, now: Instant, rank: Rank, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        task.since = None;
-        self.actions.push(Action::Started { rank, task: id, attempt: task.tries.attempt });
-        if let Some(waited) = task.timer.take() {
-            self.timers.remove(waited);
+        let waited = now.saturating_duration_since(task.since);
+        self.actions.push(Action::Started { rank, task: id, attempt: task.tries.attempt, waited });
+        if let Some(timer) = task.timer.take() {
+            self.timers.remove(timer);
         }
         if let Some(timeout) = task.options.timeout {
             task.timer = self.timers.add(now, timeout, Timer::Run(id));

@@ -130,8 +130,8 @@ impl Scheduler {
         let fronts = any.into_iter().chain(own).filter_map(List::front);
         let root = fronts.filter(|id| !none && *id < barrier).min();
         let late = |id: TaskId| {
-            let since = self.tasks.get(&id).and_then(|task| task.since);
-            since.is_some_and(|since| now.saturating_duration_since(since) >= AGED)
+            let task = self.tasks.get(&id);
+            task.is_some_and(|task| now.saturating_duration_since(task.since) >= AGED)
         };
         let call = self.families.first_queued().filter(|_| !draining && !cordoned);
         let next = match (call, root) {

@@ -12,20 +12,18 @@ use crate::ids::{Rank, TaskId};
 use crate::payload::Target;
 
 impl Scheduler {
-    /// From now on, a task waits to be started.
+    /// A task waits to be started. One that a worker gave back has waited since its try's begin.
     pub(super) fn wait(&mut self, now: Instant, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        // The task may have been sent at once.
-        task.since.get_or_insert(now);
         let Some(timeout) = task.options.queue_timeout.filter(|_| task.timer.is_none()) else { return };
-        task.since = Some(now);
-        task.timer = self.timers.add(now, timeout, Timer::Queue(id));
+        let left = timeout.saturating_sub(now.saturating_duration_since(task.since));
+        task.timer = self.timers.add(now, left, Timer::Queue(id));
     }
 
     /// A task, or the gang whose first task it is, did not start in time.
     pub(super) fn on_waited_too_long(&mut self, now: Instant, id: TaskId) {
         let Some(task) = self.tasks.get(&id) else { return };
-        let waited = task.since.map(|since| now.saturating_duration_since(since)).unwrap_or_default();
+        let waited = now.saturating_duration_since(task.since);
         let gang = task.gang.map(|gang| gang.first);
         let before = match gang {
             Some(first) => format!("{} before its gang", count(self.gangs_before(first), "gang")),

@@ -137,6 +137,7 @@ impl Scheduler {
 
     pub(super) fn insert(
         &mut self,
+        now: Instant,
         id: TaskId,
         target: Target,
         options: TaskOptions,
@@ -155,7 +156,7 @@ impl Scheduler {
             tries: Tries::default(),
             position: if gang.is_some() { Position::Gang } else { Position::Queue },
             links: Links::default(),
-            since: None,
+            since: now,
             timer: None,
             abandoned: false,
         };

@@ -35,8 +35,8 @@ pub(super) struct TaskState {
     pub(super) tries: Tries,
     pub(super) position: Position,
     pub(super) links: Links,
-    /// Since when the task waits to be started.
-    pub(super) since: Option<Instant>,
+    /// Since when this try has waited to be started.
+    pub(super) since: Instant,
     /// The deadline that runs: that of the task's start, or that of its end.
     pub(super) timer: Option<(Instant, Timer)>,
     /// The caller has an outcome; only the worker is not done with the task yet.

@@ -2,11 +2,10 @@
 //! commands to the driver.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::after::After;
 use super::effect::Effect;
-use super::entries::Begun;
 use super::shared::Shared;
 use super::state::State;
 use super::task::{Entry, Reply};
@@ -37,7 +36,7 @@ impl Shared {
     fn perform_one(&self, state: &mut State, now: Instant, action: Action, after: &mut After) {
         match action {
             Action::Send { rank, task } => state.send(now, rank, task, after),
-            Action::Started { rank, task, attempt } => state.start(now, rank, task, attempt),
+            Action::Started { rank, task, attempt, waited } => state.start(now, rank, task, attempt, waited),
             Action::Finish { task, outcome } => {
                 state.conclude_calls(task);
                 let Some(mut entry) = state.tasks.remove(now, task) else { return };
@@ -62,7 +61,7 @@ impl Shared {
                 if state.cancel_help(rank, task, after) {
                     return;
                 }
-                let run = state.workers.get(rank.0 as usize).and_then(|slot| slot.session.run_of(task));
+                let run = state.workers.get(rank).and_then(|slot| slot.session.run_of(task));
                 if let Some(run) = run {
                     state.push_to_worker(rank, ToWorker::Cancel { run }, after);
                 }
@@ -106,7 +105,7 @@ impl Shared {
 
 impl State {
     fn send(&mut self, now: Instant, rank: Rank, task: TaskId, after: &mut After) {
-        let (Some(entry), Some(slot)) = (self.tasks.get_mut(task), self.workers.get_mut(rank.0 as usize)) else {
+        let (Some(entry), Some(slot)) = (self.tasks.get_mut(task), self.workers.get_mut(rank)) else {
             return;
         };
         entry.next_item = 0;
@@ -124,7 +123,7 @@ impl State {
         }
     }
 
-    fn start(&mut self, now: Instant, rank: Rank, task: TaskId, attempt: Attempt) {
+    fn start(&mut self, now: Instant, rank: Rank, task: TaskId, attempt: Attempt, waited: Duration) {
         let Some(entry) = self.tasks.get(task) else { return };
         if entry.root().is_some() && self.scheduler.runner(task) != Some(rank) {
             // The worker could not be asked to help after all, and the call waits again.
@@ -132,7 +131,7 @@ impl State {
         }
         let node = self.scheduler.node_of(rank);
         let spans = entry.spans.clone();
-        let Some(Begun { waited, first }) = self.tasks.begin(now, task) else { return };
+        let Some(first) = self.tasks.begin(now, task) else { return };
         self.effects.push(Effect::Began { task, attempt, node, rank, waited, spans, first });
     }
 }

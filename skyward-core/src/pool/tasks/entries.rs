@@ -1,6 +1,6 @@
 //! The tasks without an outcome, and how many of them run.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::counts::CallCounts;
 use super::effect::Numbers;
@@ -16,14 +16,6 @@ pub(crate) struct Entries {
     /// The number of tasks that a worker has begun.
     running: usize,
     calls: CallCounts,
-}
-
-/// What a worker's begin of a task changes.
-pub(super) struct Begun {
-    /// How long the task has waited.
-    pub(super) waited: Duration,
-    /// False if the task had begun before and was not given back since.
-    pub(super) first: bool,
 }
 
 impl Entries {
@@ -50,11 +42,12 @@ impl Entries {
         if let Some(root) = entry.root() {
             self.calls.made(now, root);
         }
-        self.table.insert(id, Entry { since: now, ..entry });
+        self.table.insert(id, entry);
     }
 
-    /// A worker has begun a task, or begins it about now.
-    pub(super) fn begin(&mut self, now: Instant, id: TaskId) -> Option<Begun> {
+    /// A worker has begun a task, or begins it about now. Returns false if the task had begun before
+    /// and was not given back since.
+    pub(super) fn begin(&mut self, now: Instant, id: TaskId) -> Option<bool> {
         let entry = self.table.get_mut(&id)?;
         let first = entry.began.replace(now).is_none();
         if first {
@@ -63,7 +56,7 @@ impl Entries {
                 self.calls.began(now, root);
             }
         }
-        Some(Begun { waited: now.saturating_duration_since(entry.since), first })
+        Some(first)
     }
 
     /// A worker has not done this task and does not run it: the task waits as before.
@@ -82,7 +75,6 @@ impl Entries {
     pub(super) fn again(&mut self, now: Instant, id: TaskId) {
         self.take_back(now, id);
         if let Some(entry) = self.table.get_mut(&id) {
-            entry.since = now;
             entry.ran = None;
             entry.unread = None;
         }

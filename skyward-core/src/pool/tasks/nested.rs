@@ -169,7 +169,7 @@ impl Shared {
         let options = task.options;
         let id = TaskId(self.next_task.fetch_add(1, Ordering::Relaxed));
         state.scheduler.submit_call(now, id, parent, options, help)?;
-        state.tasks.add(now, id, Entry::new(task, Reply::Caller(caller, root), now));
+        state.tasks.add(now, id, Entry::new(task, Reply::Caller(caller, root)));
         if let Some(calls) = state.calls_of(caller.rank, caller.generation) {
             calls.made.insert(caller.call, id);
         }
@@ -225,7 +225,7 @@ impl State {
         let root = self.scheduler.root_on(rank, task);
         let Some(entry) = self.tasks.get(task) else { return };
         let (depth, body) = (self.scheduler.depth(task), entry.task.args.clone());
-        let Some(slot) = self.workers.get_mut(rank.0 as usize) else { return };
+        let Some(slot) = self.workers.get_mut(rank) else { return };
         let run = root.and_then(|root| slot.session.run_of(root));
         let (Some(run), Some(calls)) = (run, slot.calls_mut()) else {
             return self.scheduler.on_refused(now, rank, task);
@@ -241,7 +241,7 @@ impl State {
 
     /// Interrupts a call that a worker helps with; returns whether the worker helps with it.
     pub(crate) fn cancel_help(&mut self, rank: Rank, task: TaskId, after: &mut After) -> bool {
-        let calls = self.workers.get_mut(rank.0 as usize).and_then(WorkerSlot::calls_mut);
+        let calls = self.workers.get_mut(rank).and_then(WorkerSlot::calls_mut);
         let Some(calls) = calls else { return false };
         let helped = calls.help_of(task);
         if let Some(help) = helped {

@@ -153,12 +153,8 @@ impl Shared {
         if let (None, Some(source)) = (&task.trace, &self.trace) {
             task.trace = span.in_scope(|| source.get());
         }
-        let entry = Entry {
-            items,
-            spans: Spans::of(span),
-            _room: Some(room),
-            ..Entry::new(task, Reply::Handle(reply), Instant::now().into_std())
-        };
+        let entry =
+            Entry { items, spans: Spans::of(span), _room: Some(room), ..Entry::new(task, Reply::Handle(reply)) };
         (id, handle, entry)
     }
 
@@ -169,7 +165,7 @@ impl Shared {
             let mut state = self.lock();
             let awaited = state.tasks.get(id).and_then(|entry| {
                 let rank = state.scheduler.runner(id)?;
-                let run = state.workers.get(rank.0 as usize)?.session.run_of(id)?;
+                let run = state.workers.get(rank)?.session.run_of(id)?;
                 Some((rank, entry.items()?.awaited(run)))
             });
             let Some((rank, awaited)) = awaited else { return };

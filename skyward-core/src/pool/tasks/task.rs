@@ -22,8 +22,6 @@ pub(crate) struct Entry {
     pub(crate) next_item: u64,
     /// The first task of the broadcast and the number of its tasks, if the task belongs to one.
     pub(crate) gang: Option<(TaskId, u32)>,
-    /// Since when the task has waited for a worker to begin it.
-    pub(super) since: Instant,
     /// When the present worker began the task.
     pub(super) began: Option<Instant>,
     /// How long the payload ran, once its worker has reported it.
@@ -47,14 +45,13 @@ pub(crate) enum Reply {
 impl Entry {
     /// The entry of a task without a stream. It has no span, as calls have none, because a span
     /// would call the subscriber while the state is locked.
-    pub(super) fn new(task: Task, reply: Reply, now: Instant) -> Self {
+    pub(super) fn new(task: Task, reply: Reply) -> Self {
         Self {
             task,
             reply,
             items: None,
             next_item: 0,
             gang: None,
-            since: now,
             began: None,
             ran: None,
             unread: None,

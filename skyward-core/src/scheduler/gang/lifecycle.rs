@@ -21,7 +21,7 @@ impl Scheduler {
         for (rank, id) in ids.iter().enumerate() {
             let rank = Rank(rank as u32);
             let member = Membership { first, rank };
-            self.insert(*id, Target::Rank(rank), options, TaskData { streaming, bytes: 0 }, Some(member));
+            self.insert(now, *id, Target::Rank(rank), options, TaskData { streaming, bytes: 0 }, Some(member));
         }
         self.gang_table.insert(first, Gang::new(ids));
         self.gangs.push_back(&mut self.gang_table, first);
@@ -147,6 +147,7 @@ impl Scheduler {
             self.disarm(id);
             let Some(task) = self.tasks.get_mut(&id) else { continue };
             task.tries.attempt = attempt;
+            task.since = now;
             let position = task.position;
             self.actions.push(Action::Retried { task: id, attempt, error: error.clone() });
             if let (Position::Worker(rank), true) = (position, interrupt) {

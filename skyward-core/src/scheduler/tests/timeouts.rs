@@ -132,6 +132,30 @@ fn a_task_that_waits_behind_another_on_its_worker_still_waits() {
 }
 
 #[test]
+fn a_task_that_its_worker_gives_back_has_waited_since_its_try_began() {
+    let mut story = Story::new(1, 1, false);
+    let id = story.submit_with(Target::Any, TaskOptions::default().queue_timeout(Duration::from_secs(10)));
+    story.now += Duration::from_secs(8);
+    story.scheduler.on_ended(Rank(0));
+    story.scheduler.on_not_begun(story.now, Rank(0), &[id]);
+    story.step();
+    assert_eq!(story.scheduler.next_timeout(), Some(story.now + Duration::from_secs(2)));
+    story.later(Duration::from_secs(2));
+    assert_eq!(story.outcome(id), Some(Err(ErrorKind::QueueTimeout)));
+    assert!(story.finished[&id].as_ref().unwrap_err().message().contains("within 10s"));
+}
+
+#[test]
+fn each_try_has_the_whole_queue_timeout() {
+    let mut story = Story::new(1, 1, false);
+    let id = story.submit_with(Target::Any, TaskOptions::default().queue_timeout(Duration::from_secs(10)));
+    story.now += Duration::from_secs(8);
+    story.node_lost(0);
+    assert_eq!(story.scheduler.next_timeout(), Some(story.now + Duration::from_secs(10)));
+    assert_eq!(story.outcome(id), None);
+}
+
+#[test]
 fn a_gang_that_waits_too_long_fails_as_a_whole() {
     let mut story = Story::new(2, 1, true);
     let running = story.submit(Target::Any);
