@@ -39,9 +39,9 @@ impl Cleanup {
 
 /// Ends workers and agents in an orderly way.
 async fn end_agents(shared: &Arc<Shared>, nodes: &[Arc<Node>], deadline: Duration) {
-    let (generation, layout) = {
+    let (generation, layout, ranks) = {
         let state = shared.lock();
-        (state.rendezvous.generation(), state.scheduler.layout())
+        (state.rendezvous.generation(), state.scheduler.layout(), state.workers.ranks())
     };
     let grace = shared.limits.grace.min(deadline / 4);
     join_all(nodes.iter().map(|node| async move {
@@ -51,7 +51,7 @@ async fn end_agents(shared: &Arc<Shared>, nodes: &[Arc<Node>], deadline: Duratio
     }))
     .await;
     // Waiting for output that does not arrive soon is not worth the price of the machines.
-    let _ = tokio::time::timeout(LAST_OUTPUT.min(deadline / 4), shared.output_ended(0..usize::MAX)).await;
+    let _ = tokio::time::timeout(LAST_OUTPUT.min(deadline / 4), shared.output_ended(ranks)).await;
     join_all(nodes.iter().map(|node| async move {
         if let Err(error) = node.agent.shutdown(Duration::ZERO, deadline).await {
             tracing::warn!(pool = %shared.pool, node = node.index.0, error = error.summary(), "the agent did not confirm its end");

@@ -123,7 +123,7 @@ impl Serving {
 async fn stop(shared: &Shared, node: &Node, generation: Generation, layout: Layout) -> Result<()> {
     let grace = shared.limits.grace;
     node.agent.stop(generation, layout.all_workers(), grace, grace + STOP_MARGIN).await?;
-    let _ = tokio::time::timeout(LAST_OUTPUT, shared.output_ended(layout.rows_of(node.index, usize::MAX))).await;
+    let _ = tokio::time::timeout(LAST_OUTPUT, shared.output_ended(layout.ranks_of(node.index))).await;
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use super::late::{Late, beside};
 use crate::compute::PoolPhase;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
-use crate::ids::{Generation, MachineNumber, NodeIndex};
+use crate::ids::{MachineNumber, NodeIndex};
 use crate::pool::blueprint::Blueprint;
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::environment::check_all;
@@ -26,7 +26,6 @@ use crate::pool::node::purchase::{Patience, Purchases};
 use crate::pool::node::repair;
 use crate::pool::node::together::Together;
 use crate::pool::tasks::shared::Shared;
-use crate::pool::tasks::worker::WorkerSlot;
 use crate::provider::Provider;
 use crate::scheduler::Scheduler;
 use crate::spec::Nodes;
@@ -101,8 +100,7 @@ impl Blueprint {
         {
             let mut state = shared.lock();
             state.scheduler = Scheduler::new(count, layout.workers_per_node(), joined, shared.limits);
-            let slot = || WorkerSlot::new(Generation(0), shared.limits.max_frame_bytes);
-            state.workers = layout.ranks(count).map(|_| slot()).collect();
+            state.workers.add(layout.workers(count), shared.limits.max_frame_bytes);
         }
         let apart = prepared.iter().all(|prepared| !prepared.place.on_client_host);
         let connects = prepared.into_iter().zip(0..);
@@ -119,7 +117,7 @@ impl Blueprint {
             let mut state = shared.lock();
             state.fleet = Fleet::new(joined, layout, self.nodes, machines, coming);
             state.fleet.set_apart(apart);
-            state.nodes = nodes.iter().map(|node| node.row()).collect();
+            nodes.iter().for_each(|node| state.nodes.push(node.row()));
         }
         let world = Arc::new(World { cluster, plugins: self.plugins.clone(), _guards: guards });
         let nodes = beside(&mut late, repair::start_first(&world, &self.provider, shared, nodes)).await?;

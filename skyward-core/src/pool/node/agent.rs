@@ -282,7 +282,7 @@ impl Listener {
             }
         };
         // The workers may have ended with the agent; answers that they sent before that count.
-        self.shared.heard(self.layout.rows_of(self.node(), usize::MAX)).await;
+        self.shared.heard(self.layout.ranks_of(self.node())).await;
         let _ = self.gone.set(error);
     }
 

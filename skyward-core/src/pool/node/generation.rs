@@ -52,8 +52,8 @@ impl Roster {
         let (peers, draining): (Vec<Peer>, Vec<NodeIndex>) = {
             let state = shared.lock();
             let counts = |node| !state.fleet.is_draining(node) || up_to.is_some_and(|last| node <= last);
-            let peers = state.rows().filter(|(node, _)| counts(*node));
-            let draining = state.rows().map(|(node, _)| node).filter(|node| !counts(*node));
+            let peers = state.nodes.iter().filter(|(node, _)| counts(*node));
+            let draining = state.nodes.iter().map(|(node, _)| node).filter(|node| !counts(*node));
             (
                 peers.map(|(node, row)| Peer { node: node.0, addr: row.place.address.clone() }).collect(),
                 draining.collect(),
@@ -143,7 +143,7 @@ impl World {
             let mut state = shared.lock();
             state.rendezvous.begin(generation, port);
             for rank in ranks {
-                if let Some(slot) = state.workers.get_mut(rank.0 as usize) {
+                if let Some(slot) = state.workers.get_mut(*rank) {
                     *slot = slot.replaced(generation, shared.limits.max_frame_bytes);
                 }
             }
@@ -270,7 +270,7 @@ impl World {
         let mut cluster = self.cluster.clone();
         cluster.nodes = {
             let state = shared.lock();
-            state.rows().filter(|(node, _)| !state.fleet.is_draining(*node)).count() as u32
+            state.nodes.iter().filter(|(node, _)| !state.fleet.is_draining(*node)).count() as u32
         };
         cluster
     }

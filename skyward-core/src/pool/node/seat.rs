@@ -3,12 +3,11 @@
 
 use super::make::Node;
 use crate::error::{Result, WorkerExit};
-use crate::ids::{Generation, NodeIndex};
+use crate::ids::NodeIndex;
 use crate::pool::environment::Environment;
 use crate::pool::tasks::after::After;
 use crate::pool::tasks::shared::Shared;
 use crate::pool::tasks::state::State;
-use crate::pool::tasks::worker::{WorkerSlot, slots_of};
 use crate::worker::link::Sender;
 
 impl Shared {
@@ -22,7 +21,8 @@ impl Shared {
     pub(super) fn admit_machine(&self, node: NodeIndex, environment: Environment) -> Result<Environment> {
         let mut state = self.lock();
         let other = state
-            .rows()
+            .nodes
+            .iter()
             .filter(|(other, _)| *other != node)
             .find_map(|(other, row)| Some((other, row.environment.clone()?)));
         let environment = match other {
@@ -30,7 +30,7 @@ impl Shared {
             _ => environment,
         };
         // At once, so that of several machines that join at the same time each knows the others.
-        if let Some(row) = state.nodes.get_mut(node.0 as usize) {
+        if let Some(row) = state.nodes.get_mut(node) {
             row.environment = Some(environment.clone());
         }
         Ok(environment)
@@ -44,7 +44,8 @@ impl Shared {
         let unfollowed = self.act(|state, now| {
             let layout = state.scheduler.layout();
             let mut unfollowed = Vec::new();
-            for (worker, slot) in (0..).zip(&state.workers[layout.rows_of(node.index, state.workers.len())]) {
+            for (rank, slot) in state.workers.of(node.index, layout) {
+                let worker = layout.worker(rank);
                 if slot.may_have_output()
                     && let Err(error) = node.agent.follow(slot.generation(), worker, slot.output.received())
                 {
@@ -52,7 +53,7 @@ impl Shared {
                 }
             }
             for rank in layout.ranks_of(node.index) {
-                if state.workers.get(rank.0 as usize).is_some_and(|slot| slot.requests.is_recalling()) {
+                if state.workers.get(rank).is_some_and(|slot| slot.requests.is_recalling()) {
                     state.recall(rank, &mut after);
                 }
             }
@@ -67,9 +68,7 @@ impl Shared {
 
     /// A node has another machine, or its agent has another connection.
     pub(crate) fn set_node(&self, node: &Node) {
-        let index = node.index.0 as usize;
-        let mut state = self.lock();
-        if let Some(row) = state.nodes.get_mut(index) {
+        if let Some(row) = self.lock().nodes.get_mut(node.index) {
             *row = node.row();
         }
     }
@@ -78,7 +77,7 @@ impl Shared {
     /// workers must be started after that.
     pub(crate) fn hand_over(&self, node: &Node) {
         self.act(|state, _| {
-            for (rank, slot) in slots_of(&mut state.workers, state.scheduler.layout(), node.index) {
+            for (rank, slot) in state.workers.of(node.index, state.scheduler.layout()) {
                 slot.leave(WorkerExit::Left);
                 state.held.release(rank);
             }
@@ -107,7 +106,7 @@ impl Shared {
     /// Changes the nodes of an idle world to its first `stay` nodes and the nodes in `joined`.
     pub(crate) fn reshape(&self, stay: u32, joined: &[Node]) {
         self.act(|state, _| {
-            (stay..state.nodes.len() as u32).for_each(|node| state.leave(NodeIndex(node)));
+            (stay..state.nodes.len()).for_each(|node| state.leave(NodeIndex(node)));
             state.truncate(stay);
             state.scheduler.reshape(stay);
             joined.iter().for_each(|node| state.add_node(node, self.limits.max_frame_bytes));
@@ -118,21 +117,13 @@ impl Shared {
 impl State {
     /// Adds a node behind the others or in the place of a node that has left.
     fn add_node(&mut self, node: &Node, max_frame_bytes: usize) {
-        let index = node.index.0 as usize;
         self.scheduler.add_node(node.index);
-        if index == self.nodes.len() {
-            self.nodes.push(node.row());
-            for _ in 0..self.scheduler.layout().workers_per_node() {
-                let slot = match self.written.get(&(self.workers.len() as u32)) {
-                    // An earlier worker of this rank has written output, in the same life of the
-                    // pool.
-                    Some((generation, written)) => WorkerSlot::rejoined(*generation, *written, max_frame_bytes),
-                    None => WorkerSlot::new(Generation(0), max_frame_bytes),
-                };
-                self.workers.push(slot);
+        match self.nodes.get_mut(node.index) {
+            Some(row) => *row = node.row(),
+            None => {
+                self.nodes.push(node.row());
+                self.workers.add(self.scheduler.layout().workers_per_node(), max_frame_bytes);
             }
-        } else {
-            self.nodes[index] = node.row();
         }
     }
 }

@@ -27,7 +27,7 @@ impl Shared {
     pub(crate) fn on_budget_end(&self, at: Instant) {
         self.warn(|state| {
             state.machine_ends.budget = Some(at);
-            state.rows().map(|(node, _)| node).collect()
+            state.nodes.iter().map(|(node, _)| node).collect()
         });
     }
 
@@ -41,7 +41,7 @@ impl Shared {
             if state.scheduler.is_joined() {
                 let end = state.nearest_end(NodeIndex(0));
                 let is_told = std::mem::replace(&mut state.machine_ends.told, end.clone()) == end;
-                nodes = if is_told { Vec::new() } else { state.rows().map(|(node, _)| node).collect() };
+                nodes = if is_told { Vec::new() } else { state.nodes.iter().map(|(node, _)| node).collect() };
             }
             for (rank, end) in state.warnings(nodes) {
                 let AnnouncedEnd { kind, at, words } = end;
@@ -60,7 +60,7 @@ impl Shared {
             pause = (pause * 2).min(LONGEST_ATTEND_PAUSE);
             let busy: Vec<Rank> = {
                 let state = self.lock();
-                let warned = state.warnings(state.rows().map(|(node, _)| node));
+                let warned = state.warnings(state.nodes.iter().map(|(node, _)| node));
                 if warned.is_empty() {
                     return;
                 }
@@ -76,7 +76,7 @@ impl State {
     /// The nearest end that concerns a node; in a joined world the end of any node.
     fn nearest_end(&self, node: NodeIndex) -> Option<AnnouncedEnd> {
         let notices = &self.machine_ends.notices;
-        let own = || notices.announced(&self.nodes.get(node.0 as usize)?.machine.id);
+        let own = || notices.announced(&self.nodes.get(node)?.machine.id);
         self.machine_ends.nearest(if self.scheduler.is_joined() { notices.nearest_announced() } else { own() })
     }
 

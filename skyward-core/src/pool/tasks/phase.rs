@@ -88,7 +88,7 @@ impl Shared {
             change(&mut state.life);
             let after = state.life.phase();
             if after == PoolPhase::Closed {
-                state.nodes.clear();
+                state.nodes.truncate(0);
             }
             (before, after)
         };

@@ -130,7 +130,7 @@ impl Shared {
             let (head, body) = self.size(state).encode()?;
             link.push(&head, body)?;
             let State { workers, tasks, effects, scheduler, .. } = state;
-            let slot = workers.get_mut(rank.0 as usize).filter(|slot| slot.generation() == generation);
+            let slot = workers.get_mut(rank).filter(|slot| slot.generation() == generation);
             let ended = || Error::new(ErrorKind::Io, format!("the worker of rank {rank} has ended"));
             let slot = slot.filter(|slot| !slot.process.has_ended()).ok_or_else(ended)?;
             let mut pushed = Ok(());
@@ -169,7 +169,7 @@ impl Shared {
             known
         });
         if known {
-            self.heard(rank.0 as usize..rank.0 as usize + 1).await;
+            self.heard([rank]).await;
         }
     }
 
@@ -244,7 +244,7 @@ impl Shared {
     pub(crate) fn on_emitted(&self, rank: Rank, generation: Generation, stream: OutputStream, end: u64) {
         self.act(|state, now| {
             let State { held, workers, .. } = state;
-            let slot = workers.get_mut(rank.0 as usize);
+            let slot = workers.get_mut(rank);
             if let Some(slot) = slot.filter(|slot| slot.generation() == generation) {
                 slot.output.on_emitted(stream, end);
                 held.advance(now, rank, |unread| slot.has_emitted(unread));
@@ -326,7 +326,7 @@ impl Shared {
         if warnings.is_empty() || !self.events.has_readers() {
             return;
         }
-        let task = state.workers.get(rank.0 as usize).and_then(|slot| slot.session.task(run));
+        let task = state.workers.get(rank).and_then(|slot| slot.session.task(run));
         let Some(task) = task.filter(|id| state.scheduler.has(rank, *id)) else { return };
         for Warning { message, hint } in warnings {
             state.effects.event(PoolEvent::TaskWarned { task, rank, message, hint });
@@ -334,7 +334,7 @@ impl Shared {
     }
 
     fn on_end(&self, state: &mut State, now: Instant, rank: Rank, end: TaskEnd, bytes: usize, outcome: Outcome) {
-        let Some(slot) = state.workers.get_mut(rank.0 as usize) else { return };
+        let Some(slot) = state.workers.get_mut(rank) else { return };
         let answer = slot.session.on_result(end.sequence, end.run, bytes);
         if let (Some(sequence), Some(link)) = (answer.acknowledge, slot.connection.link())
             && let Ok((head, body)) = (ToWorker::Ack { sequence }).encode()

@@ -26,7 +26,7 @@ impl Shared {
         value: Bytes,
         after: &mut After,
     ) {
-        let Some(slot) = state.workers.get_mut(rank.0 as usize) else { return };
+        let Some(slot) = state.workers.get_mut(rank) else { return };
         if !slot.session.on_report(sequence, value.len()) {
             return;
         }
@@ -45,7 +45,7 @@ impl Shared {
             if let Some(reader) = reader {
                 foreign(|| reader.send(report));
                 let shared = Arc::downgrade(self);
-                let slot = state.workers.get_mut(rank.0 as usize).filter(|slot| slot.session.is_report_due());
+                let slot = state.workers.get_mut(rank).filter(|slot| slot.session.is_report_due());
                 if let Some(slot) = slot
                     && reader.when_read(move || {
                         if let Some(shared) = shared.upgrade() {
@@ -56,10 +56,10 @@ impl Shared {
                     slot.session.withhold(run);
                 }
             }
-        } else if let Some(slot) = state.workers.get_mut(rank.0 as usize) {
+        } else if let Some(slot) = state.workers.get_mut(rank) {
             slot.session.release(run);
         }
-        if state.workers.get(rank.0 as usize).is_some_and(|slot| slot.session.is_report_due()) {
+        if state.workers.get(rank).is_some_and(|slot| slot.session.is_report_due()) {
             state.acknowledge(rank, after);
         }
     }
@@ -85,7 +85,7 @@ impl State {
 
     /// Acknowledges everything that has arrived from a worker.
     fn acknowledge(&mut self, rank: Rank, after: &mut After) {
-        let Some(slot) = self.workers.get_mut(rank.0 as usize) else { return };
+        let Some(slot) = self.workers.get_mut(rank) else { return };
         let sequence = slot.session.acknowledge_all();
         self.push_to_worker(rank, ToWorker::Ack { sequence }, after);
     }

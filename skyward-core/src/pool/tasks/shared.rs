@@ -6,7 +6,6 @@
 //! is never held across an await or across a system call that can block.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +21,7 @@ use super::poison::Refused;
 use super::state::State;
 use super::timing::LAST_ANSWERS;
 use super::waiters::Waiters;
-use super::worker::{WorkerSlot, slots_of};
+use super::worker::WorkerSlot;
 use crate::compute::{CallsStatus, PoolPhase, PoolStatus, WorkerStatus};
 use crate::error::{Error, WorkerExit};
 use crate::event::{Events, PoolEvent};
@@ -200,22 +199,19 @@ impl Shared {
     /// instead.
     pub(crate) fn node_of(&self) -> impl Fn(&Machine) -> NodeIndex + use<> {
         let state = self.lock();
-        let nodes: BTreeMap<_, _> = state.rows().map(|(node, row)| (row.machine.id.clone(), node)).collect();
+        let nodes: BTreeMap<_, _> = state.nodes.iter().map(|(node, row)| (row.machine.id.clone(), node)).collect();
         move |machine| nodes.get(&machine.id).copied().unwrap_or(NodeIndex(machine.number.0))
     }
 
     pub(crate) fn status(&self) -> PoolStatus {
         let state = self.lock();
-        let workers = state.workers.iter().enumerate().map(|(rank, slot)| {
-            let rank = Rank(rank as u32);
-            WorkerStatus {
-                rank,
-                node: state.scheduler.node_of(rank),
-                ready: state.scheduler.is_ready(rank),
-                pid: slot.process.pid(),
-                task: state.scheduler.sent(rank).next(),
-                helps: state.scheduler.helped(rank).collect(),
-            }
+        let workers = state.workers.iter().map(|(rank, slot)| WorkerStatus {
+            rank,
+            node: state.scheduler.node_of(rank),
+            ready: state.scheduler.is_ready(rank),
+            pid: slot.process.pid(),
+            task: state.scheduler.sent(rank).next(),
+            helps: state.scheduler.helped(rank).collect(),
         });
         let mut status = PoolStatus::new(self.pool.clone(), state.life.phase());
         status.failure = state.life.failure().cloned();
@@ -265,9 +261,9 @@ impl Shared {
     }
 
     /// Waits until all output of the exited workers of these ranks has arrived.
-    pub(crate) async fn output_ended(&self, rows: Range<usize>) {
+    pub(crate) async fn output_ended(&self, ranks: impl IntoIterator<Item = Rank>) {
         let has_ended = |slot: &WorkerSlot| slot.output.has_ended() || !slot.process.has_ended();
-        self.until_workers(rows, has_ended).await;
+        self.until_workers(ranks, has_ended).await;
     }
 
     /// Waits for another phase of the pool, or for a world that was held.
@@ -283,31 +279,29 @@ impl Shared {
 
     /// Waits for something of the worker of a rank; `None` if the pool has no such rank.
     async fn until_worker<T>(&self, rank: Rank, mut reached: impl FnMut(&WorkerSlot) -> Option<T>) -> Option<T> {
-        let row = rank.0 as usize;
         loop {
-            let changed = Arc::clone(&self.lock().workers.get(row)?.changed);
+            let changed = Arc::clone(&self.lock().workers.get(rank)?.changed);
             let mut changed = std::pin::pin!(changed.notified());
             changed.as_mut().enable();
-            if let Some(value) = reached(self.lock().workers.get(row)?) {
+            if let Some(value) = reached(self.lock().workers.get(rank)?) {
                 return Some(value);
             }
             changed.await;
         }
     }
 
-    /// Waits for something of each of the workers of these ranks.
-    async fn until_workers(&self, rows: Range<usize>, reached: impl Fn(&WorkerSlot) -> bool) {
-        // An agent whose node is not in the pool yet has no workers.
-        let rows = rows.start..rows.end.min(self.lock().workers.len());
-        for row in rows {
-            self.until_worker(Rank(row as u32), |slot| reached(slot).then_some(())).await;
+    /// Waits for something of each of the workers of these ranks, as far as the pool has them: an agent
+    /// whose node is not in the pool yet has no workers.
+    async fn until_workers(&self, ranks: impl IntoIterator<Item = Rank>, reached: impl Fn(&WorkerSlot) -> bool) {
+        for rank in ranks {
+            self.until_worker(rank, |slot| reached(slot).then_some(())).await;
         }
     }
 
     /// Waits until all answers of the workers of these ranks have been handled, up to the ends of
     /// their connections. The wait is short, since the connections of living workers do not end.
-    pub(crate) async fn heard(&self, rows: Range<usize>) {
-        let heard = self.until_workers(rows, |slot| !slot.connection.is_read());
+    pub(crate) async fn heard(&self, ranks: impl IntoIterator<Item = Rank>) {
+        let heard = self.until_workers(ranks, |slot| !slot.connection.is_read());
         let _ = tokio::time::timeout(LAST_ANSWERS, heard).await;
     }
 
@@ -328,14 +322,14 @@ impl Shared {
             state.scheduler.follow(state.fleet.eligible());
             let mut lost = Vec::new();
             let exit = cause.exit().filter(|exit| exit.is_node_loss()).cloned().unwrap_or(WorkerExit::AgentGone);
-            for (rank, slot) in slots_of(&mut state.workers, state.scheduler.layout(), node) {
+            for (rank, slot) in state.workers.of(node, state.scheduler.layout()) {
                 state.held.release(rank);
                 if slot.process.pid().is_some() {
                     lost.push(rank);
                 }
                 slot.leave(exit.clone());
             }
-            state.clear_row(node);
+            state.nodes.clear(node);
             state.scheduler.on_node_lost(now, node, cause);
             (lost.into_iter().map(move |rank| (rank, exit.clone())), verdict)
         });

@@ -3,7 +3,6 @@
 use super::after::After;
 use super::shared::Shared;
 use super::state::State;
-use crate::ids::Rank;
 use crate::worker::link::Sender;
 use crate::worker::message::ToWorker;
 
@@ -15,8 +14,8 @@ impl Shared {
             let mut state = self.lock();
             state.fleet.set_most(machines);
             let size = self.size(&state);
-            for rank in 0..state.workers.len() as u32 {
-                state.push_to_worker(Rank(rank), size.clone(), &mut after);
+            for rank in state.workers.ranks() {
+                state.push_to_worker(rank, size.clone(), &mut after);
             }
         }
         after.flush.iter().for_each(Sender::flush);

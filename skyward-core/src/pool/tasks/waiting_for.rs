@@ -112,7 +112,7 @@ impl State {
             return Vec::new();
         }
         let mut all: Vec<WaitingFor> = self.making.machines.values().map(Made::waiting_for).collect();
-        for (node, _) in self.rows().filter(|(node, _)| !self.fleet.has_left(*node)) {
+        for (node, _) in self.nodes.iter().filter(|(node, _)| !self.fleet.has_left(*node)) {
             let loss = self.fleet.loss(node);
             // A node that was lost before it was to leave gets a machine for the work that it still
             // has.

@@ -15,8 +15,7 @@ use self::process::Process;
 use super::caller::Calls;
 use super::held::Unread;
 use crate::error::WorkerExit;
-use crate::ids::{Generation, NodeIndex, Rank};
-use crate::layout::Layout;
+use crate::ids::Generation;
 use crate::worker::session::Session;
 
 /// What the client knows about the worker of a rank.
@@ -199,14 +198,4 @@ impl Requests {
             None => Ended { exit: exit.clone(), by_itself: true },
         }
     }
-}
-
-/// The workers of a node, in a table of all ranks.
-pub(crate) fn slots_of(
-    workers: &mut [WorkerSlot],
-    layout: Layout,
-    node: NodeIndex,
-) -> impl Iterator<Item = (Rank, &mut WorkerSlot)> {
-    let rows = layout.rows_of(node, workers.len());
-    layout.ranks_of(node).zip(&mut workers[rows])
 }

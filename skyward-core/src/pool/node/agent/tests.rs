@@ -61,14 +61,14 @@ async fn the_end_of_a_worker_on_a_machine_that_has_left_is_none_of_the_next_mach
         let (left, of_left) = agent(&shared).await;
         left.leave_place();
         if starts {
-            shared.lock().workers[0].process.on_started(7, String::new());
+            shared.lock().workers.get_mut(Rank(0)).unwrap().process.on_started(7, String::new());
         }
         report(&of_left, exited(7));
         of_left.close();
         while left.gone().is_none() {
             tokio::task::yield_now().await;
         }
-        assert!(shared.lock().workers[0].process.exit().is_none(), "started: {starts}");
+        assert!(shared.lock().workers.get(Rank(0)).unwrap().process.exit().is_none(), "started: {starts}");
         let _task = submit(&shared, false).await;
         assert_eq!(shared.lock().scheduler.sent(RANK).count(), 1, "started: {starts}");
 

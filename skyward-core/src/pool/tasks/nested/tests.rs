@@ -29,7 +29,7 @@ struct Scene {
 impl Scene {
     async fn new() -> Self {
         let shared = pool();
-        shared.lock().workers[0].process.on_started(PID, String::new());
+        shared.lock().workers.get_mut(Rank(0)).unwrap().process.on_started(PID, String::new());
         let (worker, main_writers, _) = wire();
         let main = shared.on_worker_connected(RANK, LIFE, &worker, 0).unwrap();
         // No task is sent ahead to a worker before its tasks have been short for a while.
@@ -38,7 +38,7 @@ impl Scene {
             Self::end(&shared, main, run);
         }
         let tasks = [submit(&shared, false).await, submit(&shared, false).await];
-        let runs: Vec<u64> = shared.lock().workers[0].session.sent().map(|(run, _)| run).collect();
+        let runs: Vec<u64> = shared.lock().workers.get(Rank(0)).unwrap().session.sent().map(|(run, _)| run).collect();
         shared.on_calls(RANK, LIFE, PID, "w0.calls".to_owned());
         let (sender, writers, reader) = wire();
         let calls = attach(&shared, RANK, LIFE, &sender, 0).unwrap().unwrap();
@@ -95,11 +95,11 @@ impl Scene {
     }
 
     fn open(&self) -> usize {
-        self.shared.lock().workers[0].calls().unwrap().made.len()
+        self.shared.lock().workers.get(Rank(0)).unwrap().calls().unwrap().made.len()
     }
 
     fn fruitless(&self) -> u32 {
-        self.shared.lock().workers[0].calls().unwrap().fruitless
+        self.shared.lock().workers.get(Rank(0)).unwrap().calls().unwrap().fruitless
     }
 }
 
@@ -271,7 +271,7 @@ async fn a_part_of_a_file_goes_from_the_worker_that_has_it_to_the_one_that_asks(
     // Another process of the rank has requested nothing.
     say(&scene, fetch(7, 8, RANK.0));
     assert_eq!(scene.next().await, [134, 6, 3, 0, 7, 9]);
-    scene.shared.lock().workers[0].calls_mut().unwrap().pid += 1;
+    scene.shared.lock().workers.get_mut(Rank(0)).unwrap().calls_mut().unwrap().pid += 1;
     say(&scene, frame(&(171, 8, 3), Bytes::from_static(b"a part")));
     say(&scene, fetch(9, 9, 9));
     assert_eq!(scene.next().await, [136, 7, 9]);

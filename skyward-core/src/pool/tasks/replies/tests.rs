@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use super::*;
 use crate::compute::PoolPhase;
-use crate::ids::{Attempt, LaunchId, MachineId, MachineNumber, OfferId, PoolId};
+use crate::ids::{Attempt, LaunchId, MachineId, MachineNumber, NodeIndex, OfferId, PoolId};
 use crate::layout::Layout;
 use crate::payload::{Args, Source, Target, Task, TaskHandle, TaskOptions};
 use crate::pool::fleet::Fleet;
 use crate::pool::metrics::Metrics;
+use crate::pool::tasks::node_rows::NodeRow;
 use crate::pool::tasks::shared::Settings;
-use crate::pool::tasks::state::NodeRow;
 use crate::provider::{Facts, Machine, Place};
 use crate::scheduler::Scheduler;
 use crate::spec::{Limits, Nodes, Secrets};
@@ -32,11 +32,12 @@ pub(crate) fn pool() -> Arc<Shared> {
     let shared = Shared::new(PoolId::random(), settings, commands);
     shared.act(|state, now| {
         state.scheduler = Scheduler::new(1, 1, false, limits);
-        state.workers = vec![WorkerSlot::new(LIFE, limits.max_frame_bytes)];
+        state.workers.add(1, limits.max_frame_bytes);
+        *state.workers.get_mut(RANK).unwrap() = WorkerSlot::new(LIFE, limits.max_frame_bytes);
         state.fleet = Fleet::new(false, Layout::new(1), Nodes::fixed(1), vec![MachineNumber(0)], std::iter::empty());
         let place = Arc::new(Place::new("", ""));
-        state.nodes =
-            vec![NodeRow { machine: Arc::new(machine(shared.pool.clone())), place, agent: None, environment: None }];
+        let machine = Arc::new(machine(shared.pool.clone()));
+        state.nodes.push(NodeRow { machine, place, agent: None, environment: None });
         state.scheduler.on_ready(now, RANK, Duration::ZERO);
     });
     shared.enter(PoolPhase::Ready);
@@ -105,8 +106,8 @@ async fn a_worker_that_refuses_a_run_that_was_not_recalled_is_killed() {
     let (agent, _agent_writers, mut reader) = wire();
     {
         let mut state = shared.lock();
-        state.nodes[0].agent = Some(agent);
-        state.workers[0].process.on_started(7, String::new());
+        state.nodes.get_mut(NodeIndex(0)).unwrap().agent = Some(agent);
+        state.workers.get_mut(Rank(0)).unwrap().process.on_started(7, String::new());
     }
     #[derive(Serialize)]
     struct Failure {
@@ -126,7 +127,7 @@ async fn a_worker_that_refuses_a_run_that_was_not_recalled_is_killed() {
     let mut waiting = VecDeque::new();
     assert_eq!(next(&mut reader, &mut waiting).await, [9, 1, 0, 7, 1]);
     shared.on_frames(RANK, LIFE, connection, &mut refuse(1, 1)).unwrap();
-    assert_eq!(shared.lock().workers[0].session.sent().map(|(run, _)| run).collect::<Vec<_>>(), [2]);
+    assert_eq!(shared.lock().workers.get(Rank(0)).unwrap().session.sent().map(|(run, _)| run).collect::<Vec<_>>(), [2]);
     shared.on_frames(RANK, LIFE, connection, &mut refuse(2, 2)).unwrap();
     let kill = ToAgent::Signal { generation: 1, worker: 0, signal: Signal::Kill };
     assert_eq!(reader.next(&mut waiting).await.unwrap().head[..], kill.encode().unwrap().0[..]);
