@@ -2,7 +2,6 @@
 //! of a pool.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
@@ -14,6 +13,7 @@ use skyward_core::error::{Error, ErrorKind, Result};
 use tokio::time::timeout;
 
 use crate::errors::chain;
+use crate::timing::ADDRESS_ANSWER;
 
 /// Asks a service that answers with the address that it is asked from.
 ///
@@ -49,13 +49,12 @@ pub(crate) async fn of_client(service: &str) -> Result<IpNet> {
         let text = String::from_utf8_lossy(&body.to_bytes()).trim().to_owned();
         text.parse::<IpAddr>().map_err(|_| format!("`{text}` is no address"))
     };
-    match timeout(PATIENCE, ask).await {
+    match timeout(ADDRESS_ANSWER, ask).await {
         Ok(Ok(address)) => Ok(IpNet::from(address)),
         Ok(Err(why)) => Err(failed(why)),
-        Err(_) => Err(failed(format!("it did not answer within {PATIENCE:?}"))),
+        Err(_) => Err(failed(format!("it did not answer within {ADDRESS_ANSWER:?}"))),
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
 /// More bytes than an address has as text.
 const LONGEST: usize = 256;

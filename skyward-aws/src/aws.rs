@@ -36,6 +36,7 @@ use crate::placement;
 use crate::pool::{Pool, Shared};
 use crate::tags::{self, Tags};
 use crate::teardown;
+use crate::timing::{LIST_PAUSE, LISTED_LATE, SEEN_WITHIN, UNKNOWN_KEPT};
 
 /// Machines of AWS EC2.
 ///
@@ -200,8 +201,8 @@ impl Aws {
             // not known here.
             let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
             let first = *asked.entry(machine.clone()).or_insert_with(Instant::now);
-            asked.retain(|_, first| first.elapsed() < FORGOTTEN);
-            let settled = known.is_some() || first.elapsed() >= SETTLES;
+            asked.retain(|_, first| first.elapsed() < UNKNOWN_KEPT);
+            let settled = known.is_some() || first.elapsed() >= LISTED_LATE;
             return MachineReport::new(if settled { MachineState::Gone } else { MachineState::Unknown });
         };
         let block_ends = *self.block_ends.lock().unwrap_or_else(PoisonError::into_inner);
@@ -225,7 +226,7 @@ impl Aws {
     /// Temporary when the call has launched an instance: the pool ends it and tears down again.
     async fn settle(&self, clients: &Clients, pool: &PoolId) -> Result<()> {
         let Some(known) = self.pool(pool) else { return Ok(()) };
-        while let Some(left) = known.unsettled_since().and_then(|since| SETTLES.checked_sub(since.elapsed())) {
+        while let Some(left) = known.unsettled_since().and_then(|since| LISTED_LATE.checked_sub(since.elapsed())) {
             if let Some(machine) = describe::list(clients, pool).await?.first() {
                 let message = format!(
                     "EC2 now lists the instance {}, whose launch the pool had given up; the pool ends it",
@@ -233,7 +234,7 @@ impl Aws {
                 );
                 return Err(Error::new(ErrorKind::Provider, message).temporary());
             }
-            sleep(left.min(LOOK)).await;
+            sleep(left.min(LIST_PAUSE)).await;
         }
         Ok(())
     }
@@ -270,7 +271,7 @@ impl Provider for Aws {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new().outlives_client().keeper().batches().gangs().preemptible().settles_in(SETTLES)
+        Capabilities::new().outlives_client().keeper().batches().gangs().preemptible().settles_in(LISTED_LATE)
     }
 
     async fn identity(&self) -> Result<String> {
@@ -422,16 +423,6 @@ fn unanswered<T>() -> Result<T> {
 /// The most machines that are launched by one call, unless all or none are.
 const MOST: usize = 100;
 const WATCH: &str = include_str!("scripts/watch.sh");
-/// How long EC2 can take to list what a call has made: its answers agree with each other some time
-/// after a change.
-const SETTLES: Duration = Duration::from_secs(15);
-/// The pause between two lists while EC2 may list an instance late.
-const LOOK: Duration = Duration::from_secs(1);
-/// How long the provider remembers when a caller first asked about an instance that EC2 does not
-/// list.
-const FORGOTTEN: Duration = Duration::from_secs(3600);
-/// After this time since its launch, an instance that EC2 does not list is gone.
-const SEEN_WITHIN: Duration = Duration::from_secs(180);
 
 #[cfg(test)]
 mod tests {
@@ -443,7 +434,7 @@ mod tests {
     fn launches_share_a_call_if_their_user_data_is_the_same() {
         let request = |number: u32, ends_in: u64| {
             let launch = LaunchId::new(format!("p-n{number}-a1"));
-            let request = LaunchRequest::new(launch, PoolId::new("p"), MachineNumber(number), SETTLES);
+            let request = LaunchRequest::new(launch, PoolId::new("p"), MachineNumber(number), LISTED_LATE);
             request.ends_in(Duration::from_secs(ends_in))
         };
         let sizes = |requests: &[LaunchRequest]| shared_calls(requests).iter().map(Vec::len).collect::<Vec<_>>();
@@ -453,7 +444,7 @@ mod tests {
             request(0, 3600),
             request(1, 60),
             request(2, 3600).labels([("team", "vision")]),
-            request(3, 3600).boot(SETTLES * 2),
+            request(3, 3600).boot(LISTED_LATE * 2),
             request(4, 3600).owner("ada"),
         ];
         assert_eq!(sizes(&differ), [1; 5]);

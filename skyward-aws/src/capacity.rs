@@ -1,6 +1,6 @@
 //! Reserved capacity: what EC2 reports of it, and whether machines can be launched in it.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use aws_sdk_ec2::primitives::{DateTime, DateTimeFormat};
 use aws_sdk_ec2::types::{
@@ -12,6 +12,7 @@ use skyward_core::error::{Error, Refusal, Result};
 use crate::client::Clients;
 use crate::errors::Failure;
 use crate::options::Capacity;
+use crate::timing::BLOCK_ENDS_EARLY;
 
 /// Reserved capacity in which machines can be launched now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,7 +118,8 @@ fn usable(capacity: &Capacity, found: Option<&CapacityReservation>, region: &str
         let why = "is on dedicated hardware, and this provider launches on shared hardware".to_owned();
         return refused(Refusal::Misconfigured, why, "reserve with the tenancy `default`");
     }
-    let ends = time(found.end_date()).filter(|_| is_block).map(|ends| ends.checked_sub(BEFORE_END).unwrap_or(ends));
+    let ends =
+        time(found.end_date()).filter(|_| is_block).map(|ends| ends.checked_sub(BLOCK_ENDS_EARLY).unwrap_or(ends));
     if ends.is_some_and(|ends| ends <= now) {
         let end = found.end_date().map(shown).unwrap_or_default();
         let why = format!("ends at {end}, and EC2 has begun to end its machines 30 minutes before that");
@@ -147,9 +149,6 @@ fn shown(time: &DateTime) -> String {
 }
 
 const NOT_FOUND: [&str; 2] = ["InvalidCapacityReservationId.NotFound", "InvalidCapacityReservationId.Malformed"];
-/// How long before the end of a block EC2 begins to end its machines:
-/// <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-capacity-blocks.html>.
-const BEFORE_END: Duration = Duration::from_secs(30 * 60);
 
 #[cfg(test)]
 mod tests {
@@ -187,13 +186,16 @@ mod tests {
     #[test]
     fn what_is_active_and_has_room_can_be_used() {
         let found = usable(&plain(), Some(&active().build()), "eu-west-1", at(NOW)).unwrap();
-        assert_eq!((found.instance_type.as_str(), found.zone.as_str()), ("p5.48xlarge", "eu-west-1b"));
-        assert_eq!((found.is_block, found.ends), (false, None));
+        assert_eq!(found.instance_type.as_str(), "p5.48xlarge");
+        assert_eq!(found.zone.as_str(), "eu-west-1b");
+        assert!(!found.is_block);
+        assert_eq!(found.ends, None);
         // Machines of a plain reservation go on when it ends.
         let limited = active().end_date(DateTime::from_secs(NOW + 60)).reservation_type(Type::Default).build();
         assert_eq!(usable(&plain(), Some(&limited), "eu-west-1", at(NOW)).unwrap().ends, None);
         let found = usable(&Capacity::Block("cr-1".into()), Some(&block().build()), "eu-west-1", at(NOW)).unwrap();
-        assert_eq!((found.is_block, found.ends), (true, Some(at(NOW + 5400))));
+        assert!(found.is_block);
+        assert_eq!(found.ends, Some(at(NOW + 5400)));
     }
 
     #[test]

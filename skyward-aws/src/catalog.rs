@@ -4,7 +4,7 @@ pub(crate) mod instance_type;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::types::{Filter, InstanceTypeOffering, LocationType};
@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use self::instance_type::InstanceType;
 use crate::cache::{Cache, Kept};
 use crate::errors;
+use crate::timing::{CATALOG_ANSWERS, CATALOG_KEPT};
 
 /// The instance types of a region, asked for once a day.
 #[derive(Debug)]
@@ -63,13 +64,14 @@ impl Catalog {
             Selection::Plain => &self.plain,
         };
         let mut slot = slot.lock().await;
-        if let Some(kept) = slot.as_ref().filter(|kept| kept.is_fresh(now, LIFETIME)) {
+        if let Some(kept) = slot.as_ref().filter(|kept| kept.is_fresh(now, CATALOG_KEPT)) {
             return Ok(kept.clone());
         }
-        let kept = match self.cache.read(selection.file(), now, LIFETIME).await {
+        let kept = match self.cache.read(selection.file(), now, CATALOG_KEPT).await {
             Some(kept) => kept,
             None => {
-                let listing = timeout(WITHIN, self.fetch(selection)).await.unwrap_or_else(|_| Err(too_slow()))?;
+                let listing =
+                    timeout(CATALOG_ANSWERS, self.fetch(selection)).await.unwrap_or_else(|_| Err(too_slow()))?;
                 let kept = Kept::new(listing, now);
                 self.cache.write(selection.file(), &kept).await;
                 kept
@@ -101,7 +103,7 @@ impl Catalog {
     /// Starts nothing.
     pub(crate) async fn one(&self, name: &str) -> Result<Option<InstanceType>> {
         let asked = self.types(vec![filter("instance-type", &[name])]);
-        let types = timeout(WITHIN, asked).await.unwrap_or_else(|_| Err(too_slow()))?;
+        let types = timeout(CATALOG_ANSWERS, asked).await.unwrap_or_else(|_| Err(too_slow()))?;
         Ok(types.into_iter().find(|one| one.name == name))
     }
 
@@ -178,16 +180,14 @@ fn add_zones(zones: &mut BTreeMap<String, BTreeSet<String>>, offerings: &[Instan
 }
 
 fn too_slow() -> Error {
-    Error::new(ErrorKind::Provider, format!("EC2 has not listed the instance types of the region in {WITHIN:?}"))
-        .temporary()
-        .with_hint("try again; `aws ec2 describe-instance-types` shows whether EC2 answers")
+    Error::new(
+        ErrorKind::Provider,
+        format!("EC2 has not listed the instance types of the region in {CATALOG_ANSWERS:?}"),
+    )
+    .temporary()
+    .with_hint("try again; `aws ec2 describe-instance-types` shows whether EC2 answers")
 }
 
-/// AWS adds a type or a zone to a region once in several months.
-const LIFETIME: Duration = Duration::from_secs(24 * 3600);
-/// Together with the time for prices, this is less than a pool waits for offers, so that the error
-/// names what was slow.
-const WITHIN: Duration = Duration::from_secs(35);
 /// How many values a filter may have.
 const MOST_VALUES: usize = 200;
 

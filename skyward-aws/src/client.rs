@@ -1,7 +1,6 @@
 //! The clients of AWS's services, with the credentials and the region of the SDK's default chain.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
@@ -17,9 +16,10 @@ use tokio::time::timeout;
 use crate::cache::Cache;
 use crate::catalog::Catalog;
 use crate::errors::{CHAIN, Failure, chain};
-use crate::options::{ATTEMPT, CacheIn, LAUNCH, OPERATION, Options};
+use crate::options::{CacheIn, Options};
 use crate::prices::on_demand::OnDemand;
 use crate::quota::Quotas;
+use crate::timing::{CALL, CALL_ATTEMPT, CREDENTIALS, LAUNCH_CALL};
 
 /// The account's clients, which are made when they are first needed.
 #[derive(Debug, Clone, Default)]
@@ -116,13 +116,14 @@ impl Clients {
     /// The configuration of a call that the SDK must not repeat, because its caller does so with
     /// the same token.
     pub(crate) fn once() -> aws_sdk_ec2::config::Builder {
-        let timeouts = TimeoutConfig::builder().operation_attempt_timeout(LAUNCH).operation_timeout(LAUNCH).build();
+        let timeouts =
+            TimeoutConfig::builder().operation_attempt_timeout(LAUNCH_CALL).operation_timeout(LAUNCH_CALL).build();
         aws_sdk_ec2::Config::builder().retry_config(RetryConfig::disabled()).timeout_config(timeouts)
     }
 }
 
 async fn config(options: &Options) -> SdkConfig {
-    let timeouts = TimeoutConfig::builder().operation_attempt_timeout(ATTEMPT).operation_timeout(OPERATION).build();
+    let timeouts = TimeoutConfig::builder().operation_attempt_timeout(CALL_ATTEMPT).operation_timeout(CALL).build();
     let tls = Provider::Rustls(CryptoMode::Ring);
     let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
         .timeout_config(timeouts)
@@ -158,5 +159,3 @@ fn no_credentials(why: &str) -> Error {
 
 /// Where the price list is served.
 const PRICES: &str = "us-east-1";
-/// How long the SDK may take to find credentials: it may refresh an SSO token or run a process.
-const CREDENTIALS: Duration = Duration::from_secs(30);

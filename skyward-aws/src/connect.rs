@@ -15,6 +15,7 @@ use crate::describe;
 use crate::machines;
 use crate::options::Options;
 use crate::pool::{Pool, Seen};
+use crate::timing::{CONSOLE_PAUSE, LONG_BOOT, REFUSED_LOGINS};
 use crate::trust;
 
 /// Connects to an instance.
@@ -72,11 +73,11 @@ async fn explain(
     }
     // Before the machine has booted, its server refuses every login, and the error is the same as
     // that of a final refusal.
-    let early = error.kind() == ErrorKind::Login && tried < LOGIN;
+    let early = error.kind() == ErrorKind::Login && tried < REFUSED_LOGINS;
     let mut error = if early { error.temporary() } else { error };
     let is_over = !error.is_temporary();
     let mut last = seen.console.clone();
-    let is_old = last.as_ref().is_none_or(|(read, _)| read.elapsed() > AGAIN);
+    let is_old = last.as_ref().is_none_or(|(read, _)| read.elapsed() > CONSOLE_PAUSE);
     if (is_over || tried > seen.boot.min(LONG_BOOT) / 2) && is_old {
         last = Some((Instant::now(), console(clients, machine).await));
         pool.update(machine, |seen| seen.console.clone_from(&last));
@@ -104,12 +105,5 @@ async fn console(clients: &Clients, machine: &MachineId) -> Option<String> {
     (!lines.is_empty()).then(|| lines[last..].join("\n"))
 }
 
-/// How long a refused login counts as a sign that the machine is still booting.
-const LOGIN: Duration = Duration::from_secs(90);
-/// The console is read after half of this time, or after half of the time to boot where that is
-/// shorter.
-const LONG_BOOT: Duration = Duration::from_secs(240);
-/// The pause between two reads of a console.
-const AGAIN: Duration = Duration::from_secs(30);
 /// How many lines of a console an error shows.
 const LINES: usize = 20;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use aws_sdk_ec2::types::Instance;
 use skyward_core::error::{Error, ErrorKind, Refusal, Result};
@@ -19,6 +18,7 @@ use crate::machines;
 use crate::options::Options;
 use crate::pool::{Pool, Shared};
 use crate::quota;
+use crate::timing::{OTHER_LIST_PAUSE, OTHER_LISTED_LATE};
 
 /// The answers to launches.
 pub(crate) type Answers = BTreeMap<LaunchId, Result<Machine>>;
@@ -204,12 +204,12 @@ async fn settle_failure(clients: &Clients, pool: &Pool, call: &Call, failure: Fa
 /// The error of a launch that another process has made, with other keys. EC2 lists its machine some
 /// time later, and a later try of this launch returns that machine.
 async fn other(clients: &Clients, pool: &Pool, call: &Call) -> Error {
-    let end = Instant::now() + SETTLES;
+    let end = Instant::now() + OTHER_LISTED_LATE;
     let is_one = |machine: &Machine| call.requests.iter().any(|request| request.launch == machine.launch);
     while Instant::now() < end {
         match describe::list(clients, &pool.id).await {
             Ok(listed) if listed.iter().any(is_one) => break,
-            Ok(_) => sleep(LOOK).await,
+            Ok(_) => sleep(OTHER_LIST_PAUSE).await,
             Err(error) => return error,
         }
     }
@@ -241,7 +241,3 @@ fn machines_of(pool: &Pool, call: &Call, instances: &[Instance]) -> Answers {
     }
     answers
 }
-
-/// How long EC2 may take to list what another process has launched.
-const SETTLES: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(500);

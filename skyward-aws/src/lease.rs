@@ -10,17 +10,12 @@ use tokio::time::Instant;
 use crate::client::Clients;
 use crate::errors::called;
 use crate::tags;
-
-/// How often a pool renews its tags, by one call for all of them.
-pub(crate) const PERIOD: Duration = Duration::from_secs(10 * 60);
-
-/// How long the start of a pool may take. Nothing renews the tags until it ends.
-pub(crate) const START: Duration = Duration::from_secs(60 * 60);
+use crate::timing::{RENEWAL_AGAIN, RENEWAL_PERIOD};
 
 /// The expiry of tags that are renewed now. The keeper on a machine ends it earlier, by the lease
 /// itself.
 pub(crate) fn expires(lease: Duration, now: SystemTime) -> SystemTime {
-    now.checked_add(lease.max(PERIOD)).unwrap_or(now)
+    now.checked_add(lease.max(RENEWAL_PERIOD)).unwrap_or(now)
 }
 
 /// When the next renewal of a pool's tags is due.
@@ -30,7 +25,7 @@ pub(crate) struct Renewals(std::sync::Mutex<Instant>);
 impl Renewals {
     /// Starts counting from now: everything has just been tagged.
     pub(crate) fn new() -> Self {
-        Self(std::sync::Mutex::new(Instant::now() + PERIOD))
+        Self(std::sync::Mutex::new(Instant::now() + RENEWAL_PERIOD))
     }
 
     /// Whether a renewal is due. Returns true to one caller, which then renews. If that caller does
@@ -39,14 +34,14 @@ impl Renewals {
         let mut next = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let due = now >= *next;
         if due {
-            *next = now + AGAIN;
+            *next = now + RENEWAL_AGAIN;
         }
         due
     }
 
     /// Reports that all tags were renewed.
     pub(crate) fn done(&self, now: Instant) {
-        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = now + PERIOD;
+        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = now + RENEWAL_PERIOD;
     }
 }
 
@@ -65,8 +60,6 @@ pub(crate) async fn renew(clients: &Clients, pool: &PoolId, lease: Duration, res
     all
 }
 
-/// After a renewal that failed.
-const AGAIN: Duration = Duration::from_secs(60);
 /// The resources of one call, which fails for all of them when one is gone.
 const MOST: usize = 500;
 
@@ -78,15 +71,15 @@ mod tests {
     async fn the_tags_are_renewed_once_in_a_period() {
         let renewals = Renewals::new();
         let start = Instant::now();
-        assert!(!renewals.is_due(start + PERIOD / 2));
-        assert!(renewals.is_due(start + PERIOD));
-        assert!(!renewals.is_due(start + PERIOD + AGAIN / 2), "one does it");
-        assert!(renewals.is_due(start + PERIOD + AGAIN), "it has failed");
-        renewals.done(start + PERIOD + AGAIN);
-        assert!(!renewals.is_due(start + PERIOD + PERIOD / 2));
-        assert!(renewals.is_due(start + 2 * PERIOD + AGAIN));
+        assert!(!renewals.is_due(start + RENEWAL_PERIOD / 2));
+        assert!(renewals.is_due(start + RENEWAL_PERIOD));
+        assert!(!renewals.is_due(start + RENEWAL_PERIOD + RENEWAL_AGAIN / 2), "one does it");
+        assert!(renewals.is_due(start + RENEWAL_PERIOD + RENEWAL_AGAIN), "it has failed");
+        renewals.done(start + RENEWAL_PERIOD + RENEWAL_AGAIN);
+        assert!(!renewals.is_due(start + RENEWAL_PERIOD + RENEWAL_PERIOD / 2));
+        assert!(renewals.is_due(start + 2 * RENEWAL_PERIOD + RENEWAL_AGAIN));
         let now = SystemTime::now();
-        assert_eq!(expires(Duration::from_secs(60), now), now + PERIOD);
-        assert_eq!(expires(3 * PERIOD, now), now + 3 * PERIOD);
+        assert_eq!(expires(Duration::from_secs(60), now), now + RENEWAL_PERIOD);
+        assert_eq!(expires(3 * RENEWAL_PERIOD, now), now + 3 * RENEWAL_PERIOD);
     }
 }

@@ -26,6 +26,7 @@ mod prices;
 mod quota;
 mod tags;
 mod teardown;
+mod timing;
 mod trust;
 mod user_data;
 

@@ -121,7 +121,7 @@ pub(crate) fn record(tags: &[aws_sdk_ec2::types::Tag]) -> Option<PoolRecord> {
     let expires = tags::time(tags, tags::EXPIRES).unwrap_or(SystemTime::UNIX_EPOCH);
     // A living client renews once in each period. A resource that has missed one renewal has not
     // expired yet.
-    let expires = expires.checked_add(crate::lease::PERIOD).unwrap_or(expires);
+    let expires = expires.checked_add(crate::timing::RENEWAL_PERIOD).unwrap_or(expires);
     Some(PoolRecord::new(pool, expires).owner(tags::value(tags, tags::OWNER).unwrap_or_default()))
 }
 
@@ -163,11 +163,13 @@ mod tests {
     fn a_machine_is_there_when_it_has_its_addresses() {
         let there = report_of(&instance(InstanceStateName::Running).build());
         let place = there.place.unwrap();
-        assert_eq!((place.address.as_str(), place.folder.as_str()), ("10.0.0.7", FOLDER));
+        assert_eq!(place.address.as_str(), "10.0.0.7");
+        assert_eq!(place.folder.as_str(), FOLDER);
         let late = instance(InstanceStateName::Running).set_public_ip_address(None).build();
         assert_eq!(report_of(&late).state, MachineState::Starting);
         let within = report(&late, Addressing::Private, &[], (SystemTime::now(), None));
-        assert_eq!((within.state, reached_at(&late, Addressing::Private)), (MachineState::Running, Some("10.0.0.7")));
+        assert_eq!(within.state, MachineState::Running);
+        assert_eq!(reached_at(&late, Addressing::Private), Some("10.0.0.7"));
     }
 
     #[test]
@@ -183,8 +185,10 @@ mod tests {
             report.ends_in.map(|left| (left.as_secs_f64() / 10.0).round() * 10.0)
         };
         assert_eq!(left(None, None), None);
-        assert_eq!((left(Some(100), None), left(None, Some(100))), (Some(100.0), Some(100.0)));
-        assert_eq!((left(Some(100), Some(200)), left(Some(200), Some(100))), (Some(100.0), Some(100.0)));
+        assert_eq!(left(Some(100), None), Some(100.0));
+        assert_eq!(left(None, Some(100)), Some(100.0));
+        assert_eq!(left(Some(100), Some(200)), Some(100.0));
+        assert_eq!(left(Some(200), Some(100)), Some(100.0));
     }
 
     #[test]
@@ -198,7 +202,8 @@ mod tests {
         ] {
             let reason = StateReason::builder().code(code).message("words").build();
             let report = report_of(&instance(InstanceStateName::Terminated).state_reason(reason).build());
-            assert_eq!((report.reason, report.words.as_deref()), (expected, Some("words")));
+            assert_eq!(report.reason, expected);
+            assert_eq!(report.words.as_deref(), Some("words"));
         }
     }
 
@@ -232,11 +237,12 @@ mod tests {
         ]);
         let second = instance(InstanceStateName::Running).ami_launch_index(1).set_tags(Some(tags::list(&all))).build();
         let machine = machine(&second).unwrap();
-        assert_eq!((machine.launch.as_str(), machine.number.0), ("p-x-n4-a1", 4));
+        assert_eq!(machine.launch.as_str(), "p-x-n4-a1");
+        assert_eq!(machine.number.0, 4);
         assert_eq!(machine.offer.as_str(), "g5.xlarge/eu-west-1a/spot");
         assert!(report_of(&second).ends_in.unwrap() > Duration::from_secs(3500));
         let record = record(second.tags()).unwrap();
-        assert!(record.owner == "ada" && record.expires > now + crate::lease::PERIOD - Duration::from_secs(2));
+        assert!(record.owner == "ada" && record.expires > now + crate::timing::RENEWAL_PERIOD - Duration::from_secs(2));
         all.remove(tags::LAUNCHES);
         assert_eq!(
             super::machine(&instance(InstanceStateName::Running).set_tags(Some(tags::list(&all))).build()),
@@ -261,9 +267,10 @@ mod tests {
             let offer = if text == older { "" } else { "g5.xlarge/eu-west-1a/spot" };
             assert!(machines.iter().all(|machine| machine.offer.as_str() == offer), "{text}");
             let record = record(of(0).build().tags()).unwrap();
-            assert_eq!((record.pool.as_str(), record.owner.is_empty()), ("p-x", text == older), "{text}");
+            assert_eq!(record.pool.as_str(), "p-x", "{text}");
+            assert_eq!(record.owner.is_empty(), text == older, "{text}");
             let expires = if text == older { 0 } else { 1_795_353_501 };
-            let expires = SystemTime::UNIX_EPOCH + Duration::from_secs(expires) + crate::lease::PERIOD;
+            let expires = SystemTime::UNIX_EPOCH + Duration::from_secs(expires) + crate::timing::RENEWAL_PERIOD;
             assert_eq!(record.expires, expires, "{text}");
         }
     }

@@ -274,7 +274,9 @@ mod tests {
     #[test]
     fn ssh_is_open_to_those_that_were_named_alone() {
         let rule = ssh(2222, &["203.0.113.7", "2001:db8::/48"].map(|from| options::network(from).unwrap()));
-        assert_eq!((rule.from_port(), rule.to_port(), rule.ip_protocol()), (Some(2222), Some(2222), Some("tcp")));
+        assert_eq!(rule.from_port(), Some(2222));
+        assert_eq!(rule.to_port(), Some(2222));
+        assert_eq!(rule.ip_protocol(), Some("tcp"));
         assert_eq!(rule.ip_ranges()[0].cidr_ip(), Some("203.0.113.7/32"));
         assert_eq!(rule.ipv6_ranges()[0].cidr_ipv6(), Some("2001:db8::/48"));
         assert!(one_vpc(&[], "eu-west-1").unwrap_err().hint().is_some());

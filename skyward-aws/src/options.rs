@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use ipnet::IpNet;
 use skyward_core::error::{Error, ErrorKind, Result};
@@ -182,14 +181,6 @@ pub(crate) fn network(text: &str) -> Result<IpNet> {
 const ADDRESS_SERVICE: &str = "https://checkip.amazonaws.com";
 /// The most tags of a user; the provider adds its own.
 const MOST_TAGS: usize = 30;
-
-/// How long a call for one page of an answer may take.
-pub(crate) const ATTEMPT: Duration = Duration::from_secs(20);
-/// How long a call may take, including its retries.
-pub(crate) const OPERATION: Duration = Duration::from_secs(50);
-/// How long a call that launches instances may take. The SDK makes it once; the provider repeats it
-/// with the same token.
-pub(crate) const LAUNCH: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

@@ -94,7 +94,7 @@ impl Pool {
     /// The expiry of what is made now. It allows for a whole start, because nothing renews the tags
     /// before the pool is ready.
     pub(crate) fn expires(&self) -> SystemTime {
-        crate::lease::expires(self.lease, SystemTime::now() + crate::lease::START)
+        crate::lease::expires(self.lease, SystemTime::now() + crate::timing::POOL_START)
     }
 
     /// The tags of everything that belongs to the pool, of this owner and with these labels. The

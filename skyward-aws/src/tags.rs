@@ -236,7 +236,8 @@ mod tests {
         for (index, request) in requests.iter().enumerate() {
             let index = i32::try_from(index).unwrap();
             let (launch, number) = launch(&tags, &request.pool, index).unwrap();
-            assert_eq!((&launch, number), (&request.launch, request.number));
+            assert_eq!(&launch, &request.launch);
+            assert_eq!(number, request.number);
         }
         assert_eq!(launch(&tags, &PoolId::new("p-x"), 1102), None);
         assert_eq!(launch(&tags, &PoolId::new("p-x"), -1), None);

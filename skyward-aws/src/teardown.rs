@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use skyward_core::error::{Error, ErrorKind, Result};
@@ -17,6 +16,7 @@ use crate::machines;
 use crate::network::find_groups;
 use crate::placement;
 use crate::tags;
+use crate::timing::{GROUP_IN_USE, TEARDOWN_LONGEST_PAUSE, TEARDOWN_PAUSE};
 
 /// Removes the pool's security group and, where it may have one, its placement group. The error
 /// lists what else is left.
@@ -29,7 +29,7 @@ use crate::tags;
 ///
 /// May be called again.
 pub(crate) async fn teardown(clients: &Clients, pool: &PoolId, has_placement: bool) -> Result<()> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + GROUP_IN_USE;
     let region = &clients.region;
     let mut left = Vec::new();
     for group in find_groups(clients, pool).await? {
@@ -81,7 +81,7 @@ async fn until_unused<F>(pool: &PoolId, remove: impl Fn() -> F, end: Instant) ->
 where
     F: Future<Output = std::result::Result<(), Failure>>,
 {
-    let mut pause = PAUSE;
+    let mut pause = TEARDOWN_PAUSE;
     loop {
         let Err(failure) = remove().await else { return Ok(()) };
         match failure.class {
@@ -89,7 +89,7 @@ where
             Class::InUse | Class::Throttled | Class::Transient if Instant::now() + pause < end => {
                 tracing::debug!(%pool, %failure, "a group is still used");
                 sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                pause = (pause * 2).min(TEARDOWN_LONGEST_PAUSE);
             }
             _ => return Err(failure),
         }
@@ -183,9 +183,5 @@ async fn call(clients: &Clients, machines: &[MachineId]) -> std::result::Result<
     Ok(())
 }
 
-/// How long a group may be in use.
-const PATIENCE: Duration = Duration::from_secs(240);
-const PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// The instances of one call that ends them.
 const MOST: usize = 500;

@@ -8,7 +8,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use skyward_core::error::{Error, ErrorKind, Result};
 use skyward_core::ids::MachineId;
@@ -16,6 +15,7 @@ use skyward_core::remote::ssh::{HostKeys, Key, KeyPair, Target};
 use skyward_core::remote::{Command, Remote, Ssh};
 use tokio::time::{Instant, sleep};
 
+use crate::timing::{KEY_ANSWER, SERVER_RESTART, SERVER_RESTART_PAUSE};
 use crate::user_data::FOLDER;
 
 /// The keys of a pool. They are in this process's memory alone, so nobody else ever logs in to its
@@ -74,9 +74,9 @@ impl Trust {
                     // still shows the old key.
                     Err(error)
                         if [ErrorKind::Io, ErrorKind::HostKey].contains(&error.kind())
-                            && changed.is_some_and(|changed| changed.elapsed() < RELOAD) =>
+                            && changed.is_some_and(|changed| changed.elapsed() < SERVER_RESTART) =>
                     {
-                        sleep(RELOADING).await;
+                        sleep(SERVER_RESTART_PAUSE).await;
                     }
                     reached => return reached,
                 },
@@ -126,7 +126,7 @@ pub(crate) fn foreign(machine: &MachineId) -> Error {
 /// Runs a script on an instance, and returns what it prints.
 async fn run(instance: &Ssh, machine: &MachineId, script: &str) -> Result<String> {
     let script = format!("folder={FOLDER}\ninstance={machine}\n{ROOT}{script}");
-    let output = instance.run(&Command::script(script).deadline(ANSWER), &|_| {}).await?;
+    let output = instance.run(&Command::script(script).deadline(KEY_ANSWER), &|_| {}).await?;
     let last = output.stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing").to_owned();
     match output.status {
         0 => Ok(output.stdout),
@@ -165,10 +165,6 @@ const EARLY: i32 = 75;
 /// The exit status of a script that ran on another instance: instances of one launch have the same
 /// key at first.
 const OTHER: i32 = 76;
-const ANSWER: Duration = Duration::from_secs(30);
-/// How long a server may take to restart with its new key, and the pause between two tries.
-const RELOAD: Duration = Duration::from_secs(3);
-const RELOADING: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {

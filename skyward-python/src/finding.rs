@@ -14,7 +14,9 @@ use std::num::NonZeroU32;
 /// let payload = Payload::from_text("train.py", "import skyward as sky\nrank = sky.shrad([1])\n");
 /// let finding = &payload.findings()[0];
 /// assert_eq!(finding.kind(), Kind::Skyward);
-/// assert_eq!((finding.path(), finding.line(), finding.column()), ("train.py", Some(2), Some(12)));
+/// assert_eq!(finding.path(), "train.py");
+/// assert_eq!(finding.line(), Some(2));
+/// assert_eq!(finding.column(), Some(12));
 /// assert_eq!(finding.message(), "`skyward` has no `shrad`; did you mean `shard`?");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]

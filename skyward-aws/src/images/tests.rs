@@ -93,7 +93,9 @@ fn the_newest_image_of_the_owner_is_taken_and_never_that_of_another() {
 #[test]
 fn a_disk_is_never_smaller_than_the_image() {
     let image = newest(&[image("ami-1", CANONICAL, UBUNTU.name, "2026").build()], UBUNTU, X86).unwrap();
-    assert_eq!((image.disk_gib(8), image.disk_gib(35), image.disk_gib(100)), (35, 35, 100));
+    assert_eq!(image.disk_gib(8), 35);
+    assert_eq!(image.disk_gib(35), 35);
+    assert_eq!(image.disk_gib(100), 100);
 }
 
 #[test]
@@ -161,7 +163,8 @@ async fn a_line_is_asked_for_by_the_number_of_its_owner() {
         )
     });
     let image = Image::resolve(&service.ec2(), &ImageChoice::Auto, X86).await.unwrap();
-    assert_eq!((&*image.id, image.snapshot_gib), ("ami-1", 8));
+    assert_eq!(&*image.id, "ami-1");
+    assert_eq!(image.snapshot_gib, 8);
     let asked = service.asked().concat();
     for part in [
         "Owner.1=099720109477",

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::{Price, usd};
 use crate::cache::{Cache, Kept};
 use crate::errors;
+use crate::timing::{PRICE_ANSWERS, PRICES_AGAIN, PRICES_KEPT};
 
 /// The on-demand prices of a region, each asked for once a day.
 #[derive(Debug)]
@@ -51,14 +52,14 @@ impl OnDemand {
     pub(crate) async fn prices(&self, types: &[&str], now: SystemTime) -> BTreeMap<String, Price> {
         let mut known = self.known.lock().await;
         if known.prices.is_none() {
-            let kept = self.cache.read(FILE, now, LIFETIME).await;
+            let kept = self.cache.read(FILE, now, PRICES_KEPT).await;
             known.prices = Some(kept.map(|kept: Kept<_>| kept.value).unwrap_or_default());
         }
         let Known { prices, failed_at, warned } = &mut *known;
         let prices = prices.get_or_insert_default();
-        prices.retain(|_, price| is_within(price.read_at, now, LIFETIME));
+        prices.retain(|_, price| is_within(price.read_at, now, PRICES_KEPT));
         let missing: Vec<&str> = types.iter().copied().filter(|name| !prices.contains_key(*name)).collect();
-        let may_ask = failed_at.is_none_or(|at| !is_within(at, now, AFTER_FAILURE));
+        let may_ask = failed_at.is_none_or(|at| !is_within(at, now, PRICES_AGAIN));
         if let Some(pricing) = self.pricing.as_ref().filter(|_| !missing.is_empty() && may_ask) {
             let before = prices.len();
             *failed_at = None;
@@ -89,7 +90,7 @@ impl OnDemand {
     ) -> Result<()> {
         let asked: Vec<_> = types.iter().map(|name| self.price_of(pricing, name)).collect();
         let mut answers = stream::iter(asked).buffer_unordered(AT_ONCE);
-        let read = timeout(WITHIN, async {
+        let read = timeout(PRICE_ANSWERS, async {
             while let Some(answer) = answers.next().await {
                 let (name, price) = answer?;
                 match price {
@@ -188,15 +189,13 @@ fn is_within(at: SystemTime, now: SystemTime, lifetime: Duration) -> bool {
 }
 
 fn too_slow() -> Error {
-    Error::new(ErrorKind::Provider, format!("the price list of AWS has not returned all prices within {WITHIN:?}"))
+    Error::new(
+        ErrorKind::Provider,
+        format!("the price list of AWS has not returned all prices within {PRICE_ANSWERS:?}"),
+    )
 }
 
 const FILE: &str = "on-demand";
-const LIFETIME: Duration = Duration::from_secs(24 * 3600);
-/// How long no call is made after one has failed, so that users who may not read prices do not wait
-/// for it each time.
-const AFTER_FAILURE: Duration = Duration::from_secs(300);
-const WITHIN: Duration = Duration::from_secs(20);
 const AT_ONCE: usize = 8;
 
 #[cfg(test)]

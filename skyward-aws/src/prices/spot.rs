@@ -1,7 +1,7 @@
 //! The current prices of spot instances, of each type in each zone.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::primitives::DateTime;
@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::{Price, usd};
 use crate::errors;
+use crate::timing::SPOT_PRICE_ANSWERS;
 
 /// Prices by type and zone.
 pub(crate) type SpotPrices = BTreeMap<(String, String), Price>;
@@ -22,7 +23,7 @@ pub(crate) type SpotPrices = BTreeMap<(String, String), Price>;
 /// Starts nothing.
 pub(crate) async fn prices(ec2: &Client, types: &[&str], now: SystemTime) -> SpotPrices {
     let mut rows = Vec::new();
-    let listed = timeout(WITHIN, async {
+    let listed = timeout(SPOT_PRICE_ANSWERS, async {
         for types in types.chunks(TYPES_AT_ONCE) {
             history(ec2, types, now, &mut rows).await?;
         }
@@ -31,7 +32,9 @@ pub(crate) async fn prices(ec2: &Client, types: &[&str], now: SystemTime) -> Spo
     match listed.await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(%error, "some spot prices are not known"),
-        Err(_) => tracing::warn!(within = ?WITHIN, "some spot prices are unknown: EC2 has not returned them in time"),
+        Err(_) => {
+            tracing::warn!(within = ?SPOT_PRICE_ANSWERS, "some spot prices are unknown: EC2 has not returned them in time")
+        }
     }
     newest(&rows, now)
 }
@@ -72,7 +75,6 @@ fn newest(rows: &[SpotPrice], now: SystemTime) -> SpotPrices {
 
 /// A thousand rows are a page, and six zones with two products are twelve rows a type.
 const TYPES_AT_ONCE: usize = 80;
-const WITHIN: Duration = Duration::from_secs(20);
 
 #[cfg(test)]
 mod tests {

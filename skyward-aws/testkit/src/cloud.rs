@@ -21,6 +21,7 @@ use crate::proxy::Calls;
 use crate::records::{Market, Phases};
 use crate::reservation::Reservation;
 use crate::rules::Rules;
+use crate::timing::MACHINES_END;
 
 /// An EC2 on loopback. Dropping it ends its machines and servers, and removes its files.
 ///
@@ -385,7 +386,7 @@ impl Drop for Cloud {
             let _ = stop.send(());
         }
         // A thread that does not end takes its machines with it when the process ends.
-        if self.stopped.recv_timeout(END).is_ok()
+        if self.stopped.recv_timeout(MACHINES_END).is_ok()
             && let Some(thread) = self.thread.take()
         {
             let _ = thread.join();
@@ -395,5 +396,3 @@ impl Drop for Cloud {
 
 /// The access key of a client without a policy.
 const KEY: &str = "AKIALOOPBACKCLIENT00";
-/// How long all machines may take to end.
-const END: Duration = Duration::from_secs(30);

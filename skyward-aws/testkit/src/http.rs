@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
@@ -17,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::guard;
+use crate::timing::{ACCEPT_PAUSE, HTTP_ANSWER};
 
 /// A whole request or response.
 pub(crate) type Body = Full<Bytes>;
@@ -51,7 +51,8 @@ pub(crate) async fn send(to: SocketAddr, request: Request<Body>) -> Result<Respo
         drop(connection);
         anyhow::Ok(Response::from_parts(head, body))
     };
-    let answer = timeout(PATIENCE, exchange).await.with_context(|| format!("{to} did not answer in {PATIENCE:?}"))?;
+    let answer =
+        timeout(HTTP_ANSWER, exchange).await.with_context(|| format!("{to} did not answer in {HTTP_ANSWER:?}"))?;
     answer.with_context(|| format!("cannot ask {to}"))
 }
 
@@ -76,7 +77,7 @@ where
         loop {
             while open.try_join_next().is_some() {}
             let Ok((stream, _)) = listener.accept().await else {
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
             let handler = Arc::clone(&handler);
@@ -100,7 +101,3 @@ impl<T> Drop for Abort<T> {
         self.0.abort();
     }
 }
-
-const PATIENCE: Duration = Duration::from_secs(60);
-/// The pause after a failure to accept a connection, such as one for want of descriptors.
-const PAUSE: Duration = Duration::from_millis(10);

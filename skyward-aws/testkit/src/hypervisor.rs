@@ -29,6 +29,7 @@ use self::machine::Machine;
 pub(crate) use self::machine::Rack;
 use crate::http::Abort;
 use crate::shims::Backend;
+use crate::timing::INSTANCE_LIST_PAUSE;
 
 /// All machines of a cloud.
 #[derive(Debug)]
@@ -81,7 +82,7 @@ impl Hypervisor {
             loop {
                 // moto may be busy or ending: the next round asks again.
                 let _ = own.reconcile().await;
-                let _ = timeout(LOOK, own.backend.changed.notified()).await;
+                let _ = timeout(INSTANCE_LIST_PAUSE, own.backend.changed.notified()).await;
             }
         });
         let own = Arc::clone(&hypervisor);
@@ -271,5 +272,3 @@ fn in_future(after: Duration) -> String {
 }
 
 const EARLY: &str = "the machine has no metadata service yet";
-/// The pause between two lists of EC2's instances, unless a change is reported before.
-const LOOK: Duration = Duration::from_millis(300);

@@ -40,6 +40,7 @@ mod records;
 mod reservation;
 mod rules;
 mod shims;
+mod timing;
 mod xml;
 
 pub use cloud::Cloud;

@@ -7,7 +7,6 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
@@ -17,6 +16,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::network::{Addresses, free_port};
+use crate::timing::{MOTO_POLL, MOTO_START};
 use crate::{http, python};
 
 /// A running moto. It ends when this is dropped, and with this process.
@@ -45,7 +45,7 @@ impl Moto {
                 "images": images, "folder": folder, "log": log,
             });
             let fork = tokio::task::spawn_blocking(move || fork(&request.to_string()));
-            let fork = timeout(PATIENCE, fork).await.context("moto is not imported in time")???;
+            let fork = timeout(MOTO_START, fork).await.context("moto is not imported in time")???;
             let moto = Self { address: (host, port).into(), log: log.clone(), fork };
             match moto.wait().await {
                 Ok(()) => return Ok(moto),
@@ -58,14 +58,14 @@ impl Moto {
     /// Ends it and waits until it is gone.
     pub(crate) async fn stop(self) {
         self.fork.end();
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + MOTO_START;
         while self.fork.is_running() && Instant::now() < end {
-            sleep(POLL).await;
+            sleep(MOTO_POLL).await;
         }
     }
 
     async fn wait(&self) -> Result<()> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + MOTO_START;
         loop {
             if !self.fork.is_running() {
                 bail!("moto ended: {}", self.last_lines());
@@ -76,9 +76,9 @@ impl Moto {
                 return Ok(());
             }
             if Instant::now() > end {
-                bail!("moto does not answer on {} after {PATIENCE:?}: {}", self.address, self.last_lines());
+                bail!("moto does not answer on {} after {MOTO_START:?}: {}", self.address, self.last_lines());
             }
-            sleep(POLL).await;
+            sleep(MOTO_POLL).await;
         }
     }
 
@@ -199,7 +199,3 @@ const ENVIRONMENT: [(&str, &str); 6] = [
     ("PYTHONNOUSERSITE", "1"),
 ];
 const ATTEMPTS: usize = 3;
-/// How long moto may take to start: without bytecode and on a busy machine, its imports take many
-/// seconds.
-const PATIENCE: Duration = Duration::from_secs(90);
-const POLL: Duration = Duration::from_millis(50);

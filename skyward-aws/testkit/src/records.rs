@@ -173,7 +173,8 @@ mod tests {
         let records = records(Phases { ending: 1, ..Phases::default() });
         assert_eq!(records.alive("g5.xlarge", "a", Market::Spot), 1);
         assert_eq!(records.alive("g5.xlarge", "a", Market::OnDemand), 0);
-        assert_eq!((records.reserved("cr-1"), records.reserved("cr-2")), (1, 0));
+        assert_eq!(records.reserved("cr-1"), 1);
+        assert_eq!(records.reserved("cr-2"), 0);
         records.end("i-1", Some(("Server.SpotInstanceTermination", "words")));
         assert_eq!(records.alive("g5.xlarge", "a", Market::Spot), 0);
         assert_eq!(records.reserved("cr-1"), 0);

@@ -28,7 +28,8 @@ async fn a_client_token_launches_once_also_at_the_same_time() {
     let client = client(&cloud);
     let run = || ids(launch(&cloud, &client).client_token("token"));
     let (one, two, three) = tokio::join!(run(), run(), run());
-    assert_eq!((&one, &one), (&two, &three));
+    assert_eq!(&one, &two);
+    assert_eq!(&one, &three);
     assert_eq!(run().await, one);
     let other = launch(&cloud, &client).client_token("token").instance_type(InstanceType::G52xlarge).send().await;
     assert_eq!(code(other).as_deref(), Some("IdempotentParameterMismatch"));
@@ -74,7 +75,8 @@ async fn as_many_are_launched_as_there_is_room_for() {
     assert_eq!(ids(launch(&cloud, &client).min_count(1).max_count(5)).await.len(), 1);
     let refused = launch(&cloud, &client).send().await;
     let status = refused.as_ref().err().and_then(|error| error.raw_response()).map(|raw| raw.status().as_u16());
-    assert_eq!((code(refused).as_deref(), status), (Some("InsufficientInstanceCapacity"), Some(500)));
+    assert_eq!(code(refused).as_deref(), Some("InsufficientInstanceCapacity"));
+    assert_eq!(status, Some(500));
     client.terminate_instances().set_instance_ids(Some(some)).send().await.unwrap();
     let gang = launch(&cloud, &client).min_count(3).max_count(3).send().await;
     assert_eq!(code(gang).as_deref(), Some("InsufficientInstanceCapacity"));
@@ -209,7 +211,8 @@ async fn lists_come_in_pages() {
     let (count, token) = (types.instance_types().len(), types.next_token().map(str::to_owned));
     assert!(count > 5 && token.is_none(), "{count} {token:?}");
     let all = client.describe_instance_types().send().await.unwrap();
-    assert_eq!((all.instance_types().len(), all.next_token().is_some()), (100, true));
+    assert_eq!(all.instance_types().len(), 100);
+    assert!(all.next_token().is_some());
     let mut names: Vec<String> = Vec::new();
     let mut pages = client
         .describe_instance_types()
@@ -230,7 +233,8 @@ async fn lists_come_in_pages() {
     }
     cloud.set_page(2);
     let first = client.describe_instances().send().await.unwrap();
-    assert_eq!((first.reservations().len(), first.next_token().is_some()), (1, true));
+    assert_eq!(first.reservations().len(), 1);
+    assert!(first.next_token().is_some());
     let mut seen = 0;
     let mut pages = client.describe_instances().into_paginator().send();
     while let Some(page) = pages.next().await {
@@ -256,12 +260,14 @@ async fn prices_are_those_of_now_where_now_is_asked_for() {
         .iter()
         .map(|row| (row.availability_zone().unwrap(), row.spot_price().unwrap().parse().unwrap()))
         .collect();
-    assert_eq!((now.spot_price_history().len(), prices.len()), (3, 3));
+    assert_eq!(now.spot_price_history().len(), 3);
+    assert_eq!(prices.len(), 3);
     assert!((prices[format!("{}a", cloud.region()).as_str()] - 0.7).abs() < 1e-6, "{prices:?}");
     // Without a start there are old prices too, in pages.
     assert_eq!(ask().send().await.unwrap().spot_price_history().len(), 9);
     let page = ask().max_results(5).send().await.unwrap();
-    assert_eq!((page.spot_price_history().len(), page.next_token().is_some()), (5, true));
+    assert_eq!(page.spot_price_history().len(), 5);
+    assert!(page.next_token().is_some());
     let time = page.spot_price_history()[0].timestamp().unwrap().fmt(DateTimeFormat::DateTime).unwrap();
     assert!(time.as_str() > "2026", "{time}");
 
@@ -369,7 +375,9 @@ async fn a_protected_instance_keeps_those_of_its_zone() {
     assert_eq!(code(end().await).as_deref(), Some("OperationNotPermitted"));
     let states = cloud.states().await.unwrap();
     let state = |id: &[String]| states[&id[0]].as_str();
-    assert_eq!((state(&beside), state(&kept), state(&elsewhere)), ("running", "running", "terminated"));
+    assert_eq!(state(&beside), "running");
+    assert_eq!(state(&kept), "running");
+    assert_eq!(state(&elsewhere), "terminated");
     cloud.protect(&kept[0], false);
     end().await.unwrap();
     assert!(cloud.states().await.unwrap().values().all(|state| state == "terminated"));

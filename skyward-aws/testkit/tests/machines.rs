@@ -85,7 +85,8 @@ async fn a_machine_boots_from_its_user_data_and_proves_its_host_key() {
     let scene = Scene::new("boot", CloudOptions::new().gpus(2), false, more).await;
     let order = scene.run("cat /order").await;
     let lines: Vec<&str> = order.lines().collect();
-    assert_eq!((lines[0], lines[2]), ("boot", "run"), "{order}");
+    assert_eq!(lines[0], "boot", "{order}");
+    assert_eq!(lines[2], "run", "{order}");
     assert!(lines[1].contains("no such user"), "{order}");
     assert_eq!(Some(lines[3]), scene.machine.metadata.as_deref());
     assert_eq!(

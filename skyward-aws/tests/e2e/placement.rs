@@ -19,7 +19,8 @@ async fn machines_are_in_a_placement_group_that_goes_after_them() {
     let name = format!("skyward-{}", pool.id());
     let made = scene.cloud.calls().of("CreatePlacementGroup");
     let [made] = made.as_slice() else { panic!("{made:?}") };
-    assert_eq!((made.get("GroupName"), made.get("Strategy")), (name.as_str(), "cluster"));
+    assert_eq!(made.get("GroupName"), name.as_str());
+    assert_eq!(made.get("Strategy"), "cluster");
     assert!(scene.launches().iter().all(|launch| launch.get("Placement.GroupName") == name));
     let left = scene.left().await;
     let group = left.iter().find(|left| left.kind == "placement group").unwrap();

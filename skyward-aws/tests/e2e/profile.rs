@@ -18,7 +18,8 @@ async fn an_instance_profile_is_given_to_the_instances_by_its_name_or_its_arn() 
         let aws = scene.aws().instance_profile(given);
         let pool = Pool::builder().provider(aws).limits(limits()).start().await.unwrap();
         let launches = scene.launches();
-        assert_eq!((launches[0].get(parameter), launches[0].get(other)), (given, ""));
+        assert_eq!(launches[0].get(parameter), given);
+        assert_eq!(launches[0].get(other), "");
         pool.shutdown(PATIENCE).await.unwrap();
     }
     scene.assert_nothing_left().await;

@@ -38,12 +38,15 @@ async fn a_pool_in_a_reservation_is_of_its_type_and_in_its_zone_and_takes_no_mor
     assert_eq!(call.broadcast(&running).await.unwrap(), [7, 7]);
     let launches = scene.launches();
     let [launch] = launches.as_slice() else { panic!("{launches:?}") };
-    assert_eq!((launch.get(TARGET), launch.get("InstanceType")), (ID, "c7a.large"));
+    assert_eq!(launch.get(TARGET), ID);
+    assert_eq!(launch.get("InstanceType"), "c7a.large");
     assert_eq!(launch.get("NetworkInterface.1.SubnetId"), scene.cloud.subnets()[&zone]);
     assert!(!launch.parameters.keys().any(|name| name.starts_with("InstanceMarketOptions")), "{launch:?}");
     let offers = aws.offers(&Requirements::default()).await.unwrap();
     let [offer] = offers.as_slice() else { panic!("{offers:?}") };
-    assert_eq!((offer.usd_per_hour, offer.spot, offer.place.as_str()), (Some(0.5), false, zone.as_str()));
+    assert_eq!(offer.usd_per_hour, Some(0.5));
+    assert!(!offer.spot);
+    assert_eq!(offer.place.as_str(), zone.as_str());
     // One is left, and two are wanted.
     let error = pool(aws.clone()).nodes(2).start().await.unwrap_err();
     assert!(format!("{error:#}").contains("EC2 launched 1 of 2"), "{error}");
@@ -89,7 +92,8 @@ async fn a_pool_in_a_block_is_of_a_type_that_is_sold_in_blocks_alone_and_ends_be
     assert_eq!(call.run(&running).await.unwrap(), 7);
     let launches = scene.launches();
     let [launch] = launches.as_slice() else { panic!("{launches:?}") };
-    assert_eq!((launch.get(TARGET), launch.get("InstanceType")), (ID, "p5.48xlarge"));
+    assert_eq!(launch.get(TARGET), ID);
+    assert_eq!(launch.get("InstanceType"), "p5.48xlarge");
     assert_eq!(launch.get("InstanceMarketOptions.MarketType"), "capacity-block");
     let reports = aws.inspect(&[MachineId::new(scene.instances()[0].as_str())]).await.unwrap();
     // EC2 begins to end them 30 minutes before the block ends.

@@ -17,7 +17,8 @@ async fn a_group_that_is_still_used_is_removed_when_it_is_not_any_more() {
     assert_eq!(scene.pool(1).scope(async |pool| call.run(pool).await).await.unwrap(), 7);
     let calls = scene.cloud.calls();
     // The pool would try its whole end again: here one is enough.
-    assert_eq!((calls.count("DescribeSecurityGroups"), calls.count("DeleteSecurityGroup")), (1, 4));
+    assert_eq!(calls.count("DescribeSecurityGroups"), 1);
+    assert_eq!(calls.count("DeleteSecurityGroup"), 4);
     scene.assert_nothing_left().await;
 }
 

@@ -29,7 +29,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// use skyward::remote::{Command, Process, Remote};
 ///
 /// let output = Process::new().run(&Command::script("echo hello"), &|_| {}).await?;
-/// assert_eq!((output.status, output.stdout.as_str()), (0, "hello\n"));
+/// assert_eq!(output.status, 0);
+/// assert_eq!(output.stdout.as_str(), "hello\n");
 /// # Ok(())
 /// # }
 /// ```

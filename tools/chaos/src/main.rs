@@ -10,6 +10,7 @@ mod player;
 mod processes;
 mod progress;
 mod round;
+mod timing;
 mod words;
 
 use std::process::ExitCode;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 use skyward_tools::context::Context;
@@ -17,6 +17,7 @@ use crate::place::Place;
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::round::{self, Game, Played};
+use crate::timing::PLAYER_POLL;
 
 /// Plays rounds, and prints the counts as the last line of standard output. Succeeds if all rounds
 /// have ended, and nothing was lost, doubled or left.
@@ -89,7 +90,7 @@ fn play(game: &Game<'_>, options: Options, begin: Instant) -> Progress {
         drop(sender);
         let mut interrupted = false;
         loop {
-            match played.recv_timeout(LOOK) {
+            match played.recv_timeout(PLAYER_POLL) {
                 Ok(played) => on_played(&mut progress, &played, options, begin),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -119,8 +120,6 @@ fn on_played(progress: &mut Progress, played: &Played, options: Options, begin: 
 
 /// After how many rounds the progress is reported.
 const EACH: u64 = 20;
-/// How often to look whether the run was interrupted.
-const LOOK: Duration = Duration::from_millis(200);
 /// The exit code where this host cannot play rounds, as `sysexits.h` defines it.
 const UNAVAILABLE: u8 = 69;
 /// The exit code after Ctrl-C, as shells report it.

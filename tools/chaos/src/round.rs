@@ -17,6 +17,7 @@ use crate::count::{Counts, Tasks};
 use crate::place::{Act, Ground, Machines, Place, Target, Victim};
 use crate::plan::{Fault, How, Moment, Plan};
 use crate::processes;
+use crate::timing::{INTERRUPT_POLL, LISTENER_AGAIN};
 use crate::words::{CLIENT, Line, Script};
 
 /// What all rounds of a run share.
@@ -165,7 +166,7 @@ impl<'a> Round<'a> {
         let end = self.begin + patience;
         while !self.gives_up() {
             due.sort_by_key(|due| std::cmp::Reverse(due.at));
-            let next = due.last().map_or(end, |due| due.at).min(end).min(Instant::now() + LOOK);
+            let next = due.last().map_or(end, |due| due.at).min(end).min(Instant::now() + INTERRUPT_POLL);
             match self.lines.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok(line) => {
                     match &line {
@@ -281,7 +282,7 @@ impl<'a> Round<'a> {
             How::KillUnseen(time) => Some(Due { at: Instant::now() + time / 2, what: What::Continue(client) }),
             // As a host's service manager does.
             How::Kill if fault.victim == Victim::Listener => {
-                Some(Due { at: Instant::now() + SERVICE, what: What::Continue(target) })
+                Some(Due { at: Instant::now() + LISTENER_AGAIN, what: What::Continue(target) })
             }
             How::Kill | How::Stop => None,
         }
@@ -333,10 +334,6 @@ impl fmt::Display for Played {
     }
 }
 
-/// How often to look whether the run was interrupted.
-const LOOK: Duration = Duration::from_millis(100);
-/// How long until a killed listener is started again.
-const SERVICE: Duration = Duration::from_secs(1);
 const MOST_SHOWN: usize = 20;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::Deserialize;
@@ -20,6 +20,7 @@ use crate::environment::Environment;
 use crate::interrupt;
 use crate::needs;
 use crate::say;
+use crate::timing::{EMULATOR_ANSWER, EMULATOR_END, EMULATOR_POLL, EMULATOR_START};
 
 /// How to build packages that need the SDK of AWS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,7 +203,7 @@ impl Ec2 {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let input = lines.input.as_mut().context("the EC2 on loopback was ended")?;
         writeln!(input, "{line}").with_context(|| format!("the EC2 on loopback has ended, and cannot {line:?}"))?;
-        let answer = lines.output.recv_timeout(ANSWER);
+        let answer = lines.output.recv_timeout(EMULATOR_ANSWER);
         let answer = answer.with_context(|| format!("the EC2 on loopback gave no answer to {line:?}"))?;
         let mut answer: Value = serde_json::from_str(&answer)?;
         match answer["error"].as_str() {
@@ -215,15 +216,15 @@ impl Ec2 {
 impl Drop for Ec2 {
     fn drop(&mut self) {
         self.lines.get_mut().unwrap_or_else(PoisonError::into_inner).input = None;
-        let end = Instant::now() + END;
+        let end = Instant::now() + EMULATOR_END;
         while Instant::now() < end {
             match self.child.try_wait() {
-                Ok(None) => thread::sleep(POLL),
+                Ok(None) => thread::sleep(EMULATOR_POLL),
                 Ok(Some(_)) | Err(_) => return,
             }
         }
         // Its machines end with it in any case.
-        eprintln!("the EC2 on loopback did not end within {} seconds, and is killed", END.as_secs());
+        eprintln!("the EC2 on loopback did not end within {} seconds, and is killed", EMULATOR_END.as_secs());
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -244,28 +245,21 @@ fn lines_of(source: Option<impl Read + Send + 'static>) -> Receiver<String> {
 
 /// None, when it ends before.
 fn first_line(output: &Receiver<String>) -> Result<Option<String>> {
-    let end = Instant::now() + START;
+    let end = Instant::now() + EMULATOR_START;
     while Instant::now() < end {
-        match output.recv_timeout(POLL) {
+        match output.recv_timeout(EMULATOR_POLL) {
             Ok(line) => return Ok(Some(line)),
             Err(RecvTimeoutError::Disconnected) => return Ok(None),
             Err(RecvTimeoutError::Timeout) if interrupt::asked() => bail!("{PROGRAM} was interrupted"),
             Err(RecvTimeoutError::Timeout) => {}
         }
     }
-    bail!("{PROGRAM} did not start within {} seconds", START.as_secs())
+    bail!("{PROGRAM} did not start within {} seconds", EMULATOR_START.as_secs())
 }
 
 const PROGRAM: &str = "ec2-on-loopback";
 /// Its exit code where this host cannot have it.
 const UNAVAILABLE: i32 = 69;
-/// On a host that is busy.
-const START: Duration = Duration::from_secs(120);
-/// For all its machines to end; it has a deadline of its own for them.
-const END: Duration = Duration::from_secs(60);
-/// To what it is asked.
-const ANSWER: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {

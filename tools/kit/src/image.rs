@@ -5,13 +5,13 @@ use std::env;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
 use crate::context::Context;
 use crate::needs::LOCK;
 use crate::process::Run;
+use crate::timing::{ENGINE_ANSWER, IMAGE_BUILD};
 
 /// The images, which the engine has.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Host {
 
     fn make(&self, root: &Path, images: &Images) -> Result<()> {
         let mut debootstrap =
-            Run::new("debootstrap").args(["--variant=minbase", SUITE]).args([root]).deadline(DEADLINE);
+            Run::new("debootstrap").args(["--variant=minbase", SUITE]).args([root]).deadline(IMAGE_BUILD);
         if let Some(mirror) = &self.mirror {
             debootstrap = debootstrap.args([mirror]);
         }
@@ -109,8 +109,11 @@ impl Host {
         }
         self.import(root, &images.bare)?;
         let install = |args: &[&str]| {
-            let run =
-                Run::new("chroot").args([root]).args(args).env("DEBIAN_FRONTEND", "noninteractive").deadline(DEADLINE);
+            let run = Run::new("chroot")
+                .args([root])
+                .args(args)
+                .env("DEBIAN_FRONTEND", "noninteractive")
+                .deadline(IMAGE_BUILD);
             run.check().context("cannot install Python into the image")
         };
         install(&["apt-get", "update", "-q"])?;
@@ -129,7 +132,7 @@ impl Host {
         let script = format!(
             "tar -C \"$1\" --numeric-owner --exclude='./var/cache/apt/archives/*.deb' --exclude='./var/lib/apt/lists/*' -c . | docker import {changes} - \"$2\""
         );
-        let run = Run::new("sh").args(["-euc", script.as_str(), "sh"]).args([root]).args([tag]).deadline(DEADLINE);
+        let run = Run::new("sh").args(["-euc", script.as_str(), "sh"]).args([root]).args([tag]).deadline(IMAGE_BUILD);
         run.check().with_context(|| format!("cannot import the image {tag}"))?;
         Ok(())
     }
@@ -137,7 +140,7 @@ impl Host {
 
 /// Why there is no engine, if there is none.
 fn no_engine() -> Option<String> {
-    match Run::new("docker").args(["version", "--format", "{{.Server.Version}}"]).deadline(LOOK).read() {
+    match Run::new("docker").args(["version", "--format", "{{.Server.Version}}"]).deadline(ENGINE_ANSWER).read() {
         Ok(_) => None,
         Err(error) => {
             Some(format!("there is no Docker engine: {}", format!("{error:#}").lines().last().unwrap_or_default()))
@@ -146,18 +149,18 @@ fn no_engine() -> Option<String> {
 }
 
 fn is_there(image: &str) -> bool {
-    Run::new("docker").args(["image", "inspect", "--format", "{{.Id}}", image]).deadline(LOOK).read().is_ok()
+    Run::new("docker").args(["image", "inspect", "--format", "{{.Id}}", image]).deadline(ENGINE_ANSWER).read().is_ok()
 }
 
 fn get_debootstrap() -> Result<()> {
     if Run::new("debootstrap").args(["--version"]).read().is_ok() {
         return Ok(());
     }
-    Run::new("apt-get").args(["-o", LOCK, "update", "-q"]).deadline(DEADLINE).check()?;
+    Run::new("apt-get").args(["-o", LOCK, "update", "-q"]).deadline(IMAGE_BUILD).check()?;
     Run::new("apt-get")
         .args(["-o", LOCK, "install", "-q", "-y", "debootstrap"])
         .env("DEBIAN_FRONTEND", "noninteractive")
-        .deadline(DEADLINE)
+        .deadline(IMAGE_BUILD)
         .check()?;
     Ok(())
 }
@@ -222,6 +225,3 @@ const PASSED: &[&str] = &[
     "HTTPS_PROXY",
     "NO_PROXY",
 ];
-const DEADLINE: Duration = Duration::from_secs(15 * 60);
-/// For a look at the engine.
-const LOOK: Duration = Duration::from_secs(60);

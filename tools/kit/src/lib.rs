@@ -16,3 +16,4 @@ pub mod process;
 pub mod selection;
 #[path = "../../../skyward-core/tests/support/sshd.rs"]
 pub mod sshd;
+mod timing;

@@ -2,7 +2,6 @@
 //! for, and what is installed to get it. Tests name them in `#[ignore = "needs …"]`.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 
@@ -12,6 +11,7 @@ use crate::environment::Environment;
 use crate::image::Images;
 use crate::process::Run;
 use crate::say;
+use crate::timing::{INSTALLATION, MACHINE_LOOK};
 
 /// Something that a machine may lack.
 #[derive(Debug)]
@@ -218,7 +218,7 @@ fn install(packages: &[&str]) {
     };
     let apt = |arguments: &[&str]| {
         let more = words[1..].iter().chain(&["DEBIAN_FRONTEND=noninteractive", "apt-get"]).chain(arguments);
-        Run::new(words[0]).args(more).deadline(DEADLINE).check()
+        Run::new(words[0]).args(more).deadline(INSTALLATION).check()
     };
     let fetched = if *is_updated { Ok(()) } else { apt(&["-o", LOCK, "update", "-q"]).map(drop) };
     *is_updated |= fetched.is_ok();
@@ -230,18 +230,15 @@ fn install(packages: &[&str]) {
 
 /// Runs a script that fails where something is missing.
 fn shell(what: &str, script: &str) -> Result<Result<(), String>> {
-    Ok(match Run::new("sh").args(["-euc", script]).deadline(LOOK).read() {
+    Ok(match Run::new("sh").args(["-euc", script]).deadline(MACHINE_LOOK).read() {
         Ok(_) => Ok(()),
         // The last line that the script has written.
         Err(error) => Err(format!("{what}: {}", format!("{error:#}").lines().last().unwrap_or_default().trim())),
     })
 }
 
-const DEADLINE: Duration = Duration::from_secs(300);
 /// Another apt-get may install at the same time.
 pub(crate) const LOCK: &str = "DPkg::Lock::Timeout=120";
-/// For a look at the machine.
-const LOOK: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

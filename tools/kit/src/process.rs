@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::console::Console;
 use crate::interrupt;
 use crate::say;
+use crate::timing::{COMMAND, COMMAND_END, COMMAND_POLL, LAST_LINES};
 
 /// A command to run.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl Run {
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         let program = program.as_ref().to_owned();
         let (env, quiet_env) = (Vec::new(), Vec::new());
-        Self { program, args: Vec::new(), dir: None, env, quiet_env, deadline: DEADLINE }
+        Self { program, args: Vec::new(), dir: None, env, quiet_env, deadline: COMMAND }
     }
 
     /// Adds arguments.
@@ -122,7 +123,7 @@ impl Run {
         let mut child = command.spawn().with_context(|| format!("cannot start {self}"))?;
         let (output, errors) = (read_all(child.stdout.take()), read_all(child.stderr.take()));
         let status = self.wait(&mut child)?;
-        let text = |bytes: Receiver<Vec<u8>>| bytes.recv_timeout(DRAIN).unwrap_or_default();
+        let text = |bytes: Receiver<Vec<u8>>| bytes.recv_timeout(LAST_LINES).unwrap_or_default();
         let (output, errors) = (text(output), text(errors));
         if !status.success() {
             bail!("{self} ended with {status}: {}", String::from_utf8_lossy(&errors).trim());
@@ -164,7 +165,7 @@ impl Run {
                 end(child)?;
                 bail!("{self} was interrupted");
             }
-            thread::sleep(POLL);
+            thread::sleep(COMMAND_POLL);
         }
         end(child)?;
         bail!("{self} was ended after {} seconds, its deadline", self.deadline.as_secs())
@@ -218,7 +219,7 @@ fn show_lines(reader: PipeReader) -> Receiver<String> {
 /// All lines of a command that has ended, and whether another process may still write more.
 fn collect(lines: &Receiver<String>) -> (String, bool) {
     let mut output = String::new();
-    let end = Instant::now() + DRAIN;
+    let end = Instant::now() + LAST_LINES;
     loop {
         match lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok(line) => output.push_str(&line),
@@ -235,9 +236,9 @@ fn end(child: &mut Child) -> Result<()> {
     if let Some(child) = family.first() {
         let _ = kill_process(*child, Signal::TERM);
     }
-    let end = Instant::now() + GRACE;
+    let end = Instant::now() + COMMAND_END;
     while child.try_wait()?.is_none() && Instant::now() < end {
-        thread::sleep(POLL);
+        thread::sleep(COMMAND_POLL);
     }
     for pid in family {
         // A process that is gone already is no error.
@@ -267,14 +268,6 @@ fn family(root: u32) -> Vec<Pid> {
     }
     found.into_iter().filter_map(|pid| Pid::from_raw(pid.try_into().ok()?)).collect()
 }
-
-/// A cold build of everything on two cores takes a third of it.
-const DEADLINE: Duration = Duration::from_secs(30 * 60);
-const POLL: Duration = Duration::from_millis(20);
-/// For a command that is ended.
-const GRACE: Duration = Duration::from_secs(30);
-/// For the last lines of a command that has ended.
-const DRAIN: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

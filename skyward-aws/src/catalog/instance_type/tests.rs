@@ -150,7 +150,8 @@ fn devices_without_a_driver_are_named_and_not_offered() {
 #[test]
 fn a_type_with_processors_alone_has_nothing_else() {
     let arm = read(info("m7g.medium", 1, 4).processor_info(processor(ArchitectureType::Arm64)));
-    assert_eq!((arm.architecture, arm.devices), (Architecture::Aarch64, Devices::Nothing));
+    assert_eq!(arm.architecture, Architecture::Aarch64);
+    assert_eq!(arm.devices, Devices::Nothing);
     let old = ProcessorInfo::builder()
         .supported_architectures(ArchitectureType::I386)
         .supported_architectures(ArchitectureType::X8664)

@@ -3,7 +3,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -14,6 +13,7 @@ use super::machine::Machine;
 use super::services::State;
 use crate::guard;
 use crate::http::Abort;
+use crate::timing::ARGUMENTS;
 
 /// A parsed command line. No I/O.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,7 +114,7 @@ async fn converse(stream: TcpStream, machine: &Arc<Machine>) -> Result<()> {
     let mut words = Vec::new();
     loop {
         let mut line = String::new();
-        timeout(PATIENCE, stream.read_line(&mut line)).await??;
+        timeout(ARGUMENTS, stream.read_line(&mut line)).await??;
         match line.trim_end_matches('\n') {
             "" => break,
             word => words.push(word.to_owned()),
@@ -204,9 +204,6 @@ fn state(machine: &Machine, services: &super::services::Services, unit: &str) ->
 fn is_ssh(unit: &str) -> bool {
     ["ssh", "ssh.service", "sshd", "sshd.service"].contains(&unit)
 }
-
-/// How long a program may take to send its arguments.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

@@ -23,6 +23,7 @@ use super::user_data::CloudConfig;
 use super::{control, sshd};
 use crate::guard;
 use crate::http::Abort;
+use crate::timing::{SSH_SERVER, SSH_SERVER_POLL};
 
 /// What EC2 knows of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,7 +177,7 @@ impl Machine {
     /// Starts the SSH server, and waits until it listens.
     pub(crate) async fn start_sshd(&self) -> Result<()> {
         let services = self.services().context("the machine is not up")?;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + SSH_SERVER;
         loop {
             let words = ["/usr/sbin/sshd", "-D", "-e", "-f", "/etc/ssh/sshd_config"];
             let mut command = services.namespace.command(words);
@@ -190,7 +191,7 @@ impl Machine {
             if Instant::now() > end {
                 bail!("the SSH server does not listen on {}:{}", self.facts.private, self.rack.ssh_port);
             }
-            sleep(POLL * 5).await;
+            sleep(SSH_SERVER_POLL * 5).await;
         }
     }
 
@@ -198,7 +199,7 @@ impl Machine {
     async fn listens(&self, child: &mut Child) -> Result<bool> {
         let addresses =
             guard::only_loopback([self.facts.private.as_str()].into_iter().chain(self.facts.public.as_deref()));
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + SSH_SERVER;
         while Instant::now() < end {
             if child.try_wait()?.is_some() {
                 return Ok(false);
@@ -208,7 +209,7 @@ impl Machine {
                 is_open &= TcpStream::connect((*address, self.rack.ssh_port)).await.is_ok();
             }
             // Another server on the address would answer too, while this one ends.
-            sleep(POLL).await;
+            sleep(SSH_SERVER_POLL).await;
             if is_open && child.try_wait()?.is_none() {
                 return Ok(true);
             }
@@ -338,5 +339,3 @@ impl Machine {
 
 /// The names of the processes of OpenSSH's server; a newer one has one for each session.
 const SSHD: [&str; 3] = ["sshd", "sshd-session", "sshd-auth"];
-const PATIENCE: Duration = Duration::from_secs(20);
-const POLL: Duration = Duration::from_millis(20);

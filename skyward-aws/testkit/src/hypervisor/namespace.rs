@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::timing::{NAMESPACE, NAMESPACE_POLL};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
@@ -71,8 +72,8 @@ impl Namespace {
             .kill_on_drop(true)
             .spawn()
             .context("cannot start `setpriv` and `unshare` of the package util-linux")?;
-        let ready = timeout(PATIENCE, ready(&mut child)).await;
-        ready.with_context(|| format!("the root of the machine was not made within {PATIENCE:?}"))??;
+        let ready = timeout(NAMESPACE, ready(&mut child)).await;
+        ready.with_context(|| format!("the root of the machine was not made within {NAMESPACE:?}"))??;
         let unshare = child.id().context("unshare has ended")?;
         let init = child_of(unshare).context("the first process of the machine has ended")?;
         let (sender, gone) = watch::channel(false);
@@ -153,10 +154,10 @@ impl Namespace {
 
     /// Waits until nothing of it is left.
     pub(crate) async fn gone(&self) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + NAMESPACE;
         // The kernel reports the end of a first process only after all other processes of its
         // namespace were reaped.
-        while timeout(POLL, self.gone.clone().wait_for(|gone| *gone)).await.is_err() && Instant::now() < end {
+        while timeout(NAMESPACE_POLL, self.gone.clone().wait_for(|gone| *gone)).await.is_err() && Instant::now() < end {
             self.wake();
         }
     }
@@ -216,5 +217,3 @@ const INIT: &str = include_str!("init.sh");
 /// Of a machine of EC2 with Ubuntu.
 pub(crate) const PATH: &str =
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games";
-const PATIENCE: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(200);

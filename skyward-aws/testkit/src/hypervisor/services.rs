@@ -18,6 +18,7 @@ use super::console::Console;
 use super::namespace::{Namespace, child_of};
 use super::unit::{Exec, Service, Unit};
 use crate::http::Abort;
+use crate::timing::{SERVICE_COMMAND, SERVICE_STOP};
 
 /// The services of a machine, and what is needed to start more.
 #[derive(Debug)]
@@ -79,8 +80,9 @@ impl Services {
             // A command need not read its input.
             let _ = stdin.write_all(input).await;
         }
-        let status = timeout(PATIENCE, child.wait()).await;
-        let status = status.with_context(|| format!("{} did not end within {PATIENCE:?}", program.join(" ")))??;
+        let status = timeout(SERVICE_COMMAND, child.wait()).await;
+        let status =
+            status.with_context(|| format!("{} did not end within {SERVICE_COMMAND:?}", program.join(" ")))??;
         let mut text = String::new();
         for task in output {
             // What it left behind may hold its output open.
@@ -131,7 +133,7 @@ impl Services {
             return Ok(());
         }
         let settled = state.wait_for(|state| *state != State::Activating);
-        let settled = *timeout(PATIENCE, settled).await.with_context(|| format!("{name} did not start"))??;
+        let settled = *timeout(SERVICE_COMMAND, settled).await.with_context(|| format!("{name} did not start"))??;
         if settled == State::Failed || (settled == State::Inactive && !is_oneshot && self.has_failed(&name)) {
             bail!("Job for {name} failed. See the console.");
         }
@@ -157,7 +159,7 @@ impl Services {
         let send = |signal| main.map(|main| kill_process(main, signal));
         let _ = send(running.signal);
         let ended = running.state.wait_for(|state| matches!(state, State::Inactive | State::Failed));
-        let _ = timeout(running.patience.min(STOP), ended).await;
+        let _ = timeout(running.patience.min(SERVICE_STOP), ended).await;
         let _ = if running.kills_all { Some(kill_process_group(group, Signal::KILL)) } else { send(Signal::KILL) };
         Ok(())
     }
@@ -176,7 +178,7 @@ impl Services {
     pub(crate) async fn read(&self, name: &str) -> Result<Unit> {
         let name = full(name);
         let mut cat = self.namespace.command(["/bin/sh", "-c", FIND, "sh", &name]);
-        let output = timeout(PATIENCE, cat.output()).await.context("the unit cannot be read")??;
+        let output = timeout(SERVICE_COMMAND, cat.output()).await.context("the unit cannot be read")??;
         if !output.status.success() {
             bail!("Unit {name} not found.");
         }
@@ -348,9 +350,5 @@ for folder in /etc/systemd/system /run/systemd/system; do
 done"#;
 /// The `PATH` of systemd's services.
 const UNIT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// How long a command may take.
-const PATIENCE: Duration = Duration::from_secs(300);
-/// How long a service may take to end.
-const STOP: Duration = Duration::from_secs(10);
 /// Bytes of an output.
 const KEPT: usize = 256 << 10;

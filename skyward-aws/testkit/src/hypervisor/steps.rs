@@ -127,7 +127,8 @@ mod tests {
         let config = config(r#"{"ssh_keys": {"ed25519_private": "P", "ed25519_public": "Q"}}"#);
         let steps = network(&config, "ubuntu", None).unwrap();
         let key = steps.iter().find(|step| step.what == "ssh /etc/ssh/ssh_host_ed25519_key").unwrap();
-        assert_eq!((key.input.as_slice(), key.program[5].as_str()), (&b"P\n"[..], "0600"));
+        assert_eq!(key.input.as_slice(), &b"P\n"[..]);
+        assert_eq!(key.program[5].as_str(), "0600");
         assert!(!steps.iter().any(|step| step.what.starts_with("ssh_genkeytypes")));
     }
 }

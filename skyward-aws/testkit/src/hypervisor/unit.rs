@@ -334,9 +334,11 @@ mod tests {
         let program = ["/bin/sh", "-c", "echo \"$HOME\" one two", "one", "two", "%", ""];
         assert_eq!(service.start[0].program, program);
         assert!(service.before[0].may_fail && !service.start[0].may_fail);
-        assert_eq!((service.user.as_deref(), service.restart), (Some("ubuntu"), Restart::Always));
+        assert_eq!(service.user.as_deref(), Some("ubuntu"));
+        assert_eq!(service.restart, Restart::Always);
         assert_eq!(service.pause, Duration::from_millis(60_500));
-        assert_eq!((service.limit.1, service.signal), (Duration::ZERO, Signal::TERM));
+        assert_eq!(service.limit.1, Duration::ZERO);
+        assert_eq!(service.signal, Signal::TERM);
         assert_eq!(service.ignored, ["Nice"]);
     }
 

@@ -90,7 +90,8 @@ pub(crate) fn encode_bytes_into<T: Serialize + ?Sized>(buffer: &mut Vec<u8>, val
 /// #[derive(serde::Deserialize)]
 /// struct Report { node: usize, loss: f64 }
 /// let report: Report = value::decode(&wire)?;
-/// assert_eq!((report.node, report.loss), (1, 0.5));
+/// assert_eq!(report.node, 1);
+/// assert_eq!(report.loss, 0.5);
 ///
 /// #[derive(Debug, serde::Deserialize)]
 /// struct Strict { loss: u32 }

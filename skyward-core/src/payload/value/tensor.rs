@@ -24,7 +24,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// use skyward::payload::{Args, Tensor};
 ///
 /// let images = Tensor::from_elements([2, 3], &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
-/// assert_eq!((images.dtype(), images.shape()), ("float32", &[2, 3][..]));
+/// assert_eq!(images.dtype(), "float32");
+/// assert_eq!(images.shape(), &[2, 3][..]);
 /// assert_eq!(images.to_vec::<f32>()?[5], 6.0);
 ///
 /// let weights = Tensor::new("bfloat16", [2], vec![0x80, 0x3f, 0x00, 0x40])?;

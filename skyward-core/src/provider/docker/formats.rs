@@ -65,10 +65,14 @@ fn containers_of_each_version_are_read() {
     ] {
         let found = running(fixture);
         let machine = container::machine(&found).unwrap();
-        assert_eq!((machine.id.as_str(), machine.launch.as_str()), ("skyward-p-x-n1-a2", "p-x-n1-a2"), "{fixture}");
-        assert_eq!((machine.pool.as_str(), machine.number.0), ("p-x", 1), "{fixture}");
+        assert_eq!(machine.id.as_str(), "skyward-p-x-n1-a2", "{fixture}");
+        assert_eq!(machine.launch.as_str(), "p-x-n1-a2", "{fixture}");
+        assert_eq!(machine.pool.as_str(), "p-x", "{fixture}");
+        assert_eq!(machine.number.0, 1, "{fixture}");
         let pool = container::pool(&found, now, now).unwrap();
-        assert_eq!((pool.pool.as_str(), pool.owner.as_str(), pool.expires), ("p-x", "ada at a desk", now + lease));
+        assert_eq!(pool.pool.as_str(), "p-x");
+        assert_eq!(pool.owner.as_str(), "ada at a desk");
+        assert_eq!(pool.expires, now + lease);
         assert_eq!(container::ends_in(&found), ends_in, "{fixture}");
         assert_eq!(container::is_builder(&found), fixture == BUILDER);
         // Only a container of this form can be connected to.
@@ -77,8 +81,7 @@ fn containers_of_each_version_are_read() {
         assert!(node.is_none_or(|node| node.image.id == image().id && node.image.user == image().user));
     }
     let network = container::record(&labels(NETWORK), now, second).unwrap();
-    assert_eq!(
-        (network.pool.as_str(), network.owner.as_str(), network.expires),
-        ("p-x", "ada at a desk", now + 59 * second)
-    );
+    assert_eq!(network.pool.as_str(), "p-x");
+    assert_eq!(network.owner.as_str(), "ada at a desk");
+    assert_eq!(network.expires, now + 59 * second);
 }

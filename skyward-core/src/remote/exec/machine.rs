@@ -54,7 +54,8 @@ use crate::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
 /// }
 ///
 /// let output = ExecRemote::new(Namespace(None)).run(&Command::new(["echo", "hello"]), &|_| {}).await?;
-/// assert_eq!((output.status, output.stdout.as_str()), (0, "hello\n"));
+/// assert_eq!(output.status, 0);
+/// assert_eq!(output.stdout.as_str(), "hello\n");
 /// # Ok(())
 /// # }
 /// ```

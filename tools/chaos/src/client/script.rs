@@ -24,6 +24,7 @@ use tokio::time::{Instant, timeout};
 use super::freeze::freeze;
 use super::recorder::{Recorder, say, tell_retries};
 use super::{THREADS, provider};
+use crate::timing::{CALLS_END, LONG_TASK, TASK_OUTCOME, TREE};
 use crate::words::{
     Answer, CALL_LOST, CALLS_TIMEOUT, END_OF_INSTANCES, LEASE, Line, Provider, START_OF_INSTANCES, Script,
 };
@@ -138,7 +139,7 @@ impl Caller {
         let (number, call) = self.call::<Own>("hold");
         let (millis, native) = (self.random.random_range(1500..4000_u64), self.random.random::<bool>());
         let call: PendingCompute<Own> = call.arg("millis", millis).arg("native", native).into();
-        let outcome = within(&self.pool, self.limited(call).timeout(LONG).run(&self.pool)).await;
+        let outcome = within(&self.pool, self.limited(call).timeout(LONG_TASK).run(&self.pool)).await;
         answer(number, 0, outcome, |(returned, _)| *returned == number);
     }
 
@@ -184,7 +185,7 @@ impl Caller {
         let pause: u64 = if self.script.long { self.random.random_range(1..40) } else { 2 };
         let call: PendingCompute<Streaming<(u64, u64)>> = call.arg("count", count).arg("pause", pause).into();
         let read = async {
-            let mut stream = self.limited(call).timeout(LONG).run(&self.pool).await?;
+            let mut stream = self.limited(call).timeout(LONG_TASK).run(&self.pool).await?;
             let mut next = 0;
             while let Some(item) = stream.next().await {
                 if item? != (number, next) {
@@ -325,7 +326,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The outcome, or `None` after the deadline; then prints the pool's status for the people who read
 /// the output.
 async fn within<T>(pool: &Recorder, outcome: impl Future<Output = skyward::Result<T>>) -> Option<skyward::Result<T>> {
-    let outcome = timeout(DEADLINE, outcome).await.ok();
+    let outcome = timeout(TASK_OUTCOME, outcome).await.ok();
     if outcome.is_none() {
         eprintln!("{:#?}", pool.status());
     }
@@ -402,13 +403,3 @@ impl Plugin for Sockets {
         Some(hook.config(serde_json::json!({ "hangs": self.hangs })))
     }
 }
-
-/// The timeout of a task that runs for seconds.
-const LONG: Duration = Duration::from_secs(20);
-/// The timeout of a tree of calls.
-const TREE: Duration = Duration::from_secs(15);
-/// How long the pool may take to end calls of ended tasks.
-const CALLS_END: Duration = Duration::from_secs(5);
-/// The longest time from a task's call to its outcome: longer than all its tries and the starts
-/// between them.
-const DEADLINE: Duration = Duration::from_secs(45);

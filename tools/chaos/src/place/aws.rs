@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow};
 use serde::Deserialize;
@@ -17,6 +17,7 @@ use skyward_tools::process::Run;
 
 use super::{Act, Ground, Machines, Target, Victim, processes};
 use crate::processes::Process;
+use crate::timing::{INSTANCE_END, INSTANCE_POLL};
 use crate::words::Provider;
 
 /// Free EC2s, with built environments.
@@ -216,8 +217,8 @@ impl Machines for Instances {
         for instance in self.instances() {
             self.does(&format!("kill {}", instance.id));
         }
-        while !self.instances().is_empty() && begin.elapsed() < PATIENCE {
-            thread::sleep(POLL);
+        while !self.instances().is_empty() && begin.elapsed() < INSTANCE_END {
+            thread::sleep(INSTANCE_POLL);
         }
         let _ = fs::remove_dir_all(&self.shared);
         // An EC2 with something left in it ends here, so that the next round starts clean.
@@ -258,5 +259,3 @@ const REFUSE: &str = "error * 503 RequestLimitExceeded 1000000";
 const LOOKS: u32 = 2;
 /// For a command on a machine, in seconds.
 const DEADLINE: &str = "30";
-const PATIENCE: Duration = Duration::from_secs(20);
-const POLL: Duration = Duration::from_millis(50);

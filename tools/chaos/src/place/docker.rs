@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
 use skyward_tools::context::Context;
@@ -16,6 +16,7 @@ use skyward_tools::process::Run;
 
 use super::{Act, Ground, Machines, Target, Victim, processes};
 use crate::processes::Process;
+use crate::timing::{CONTAINER_END, CONTAINER_POLL};
 use crate::words::Provider;
 
 /// An engine, with the image of the nodes and an environment that is built.
@@ -214,19 +215,19 @@ fn pause(container: &str) -> bool {
     let mut clean = 0;
     // A command that was about to start when the container was frozen becomes visible a little
     // later.
-    while clean < CLEAN_LOOKS && begin.elapsed() < PATIENCE {
+    while clean < CLEAN_LOOKS && begin.elapsed() < CONTAINER_END {
         clean += 1;
         if is_starting(container) {
             clean = 0;
             if !freeze(container, false) {
                 return true;
             }
-            while is_starting(container) && begin.elapsed() < PATIENCE {
-                thread::sleep(POLL);
+            while is_starting(container) && begin.elapsed() < CONTAINER_END {
+                thread::sleep(CONTAINER_POLL);
             }
             freeze(container, true);
         }
-        thread::sleep(POLL);
+        thread::sleep(CONTAINER_POLL);
     }
     true
 }
@@ -266,8 +267,6 @@ fn lines(arguments: &[&str]) -> Vec<String> {
 
 /// For each command, in seconds.
 const DEADLINE: &str = "30";
-const PATIENCE: Duration = Duration::from_secs(10);
-const POLL: Duration = Duration::from_millis(20);
 const CLEAN_LOOKS: u32 = 5;
 /// The label with the mark.
 const LABEL: &str = "skyward-chaos";

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -19,6 +19,7 @@ use skyward_tools::needs;
 use skyward_tools::sshd::{Options, Sshd};
 
 use super::{Act, Ground, Machines, Target, Victim, processes};
+use crate::timing::{SSH_SERVER, SSH_SERVER_POLL};
 use crate::words::{Host, Provider};
 
 /// This host, with an environment that is built.
@@ -223,12 +224,12 @@ fn own_network() -> Result<()> {
 fn enter(holder: u32) -> Result<()> {
     let own = fs::read_link("/proc/self/ns/net")?;
     let path = format!("/proc/{holder}/ns/net");
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + SSH_SERVER;
     while fs::read_link(&path)? == own {
         if Instant::now() > end {
             bail!("`unshare --net` made no network");
         }
-        thread::sleep(POLL);
+        thread::sleep(SSH_SERVER_POLL);
     }
     move_into_link_name_space(fs::File::open(path)?.as_fd(), Some(LinkNameSpaceType::Network))?;
     Ok(())
@@ -255,8 +256,6 @@ table inet chaos {
 }
 ";
 const SERVERS: usize = 2;
-const PATIENCE: Duration = Duration::from_secs(5);
-const POLL: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::{Round, command};
 use crate::place::{Act, Target, names};
+use crate::timing::{CLIENT_EXIT, END_POLL, LEASE_MARGIN, REAP};
 use crate::words::CLIENT;
 
 impl Round<'_> {
@@ -54,12 +55,12 @@ impl Round<'_> {
     /// is killed.
     fn until_client_exits(&mut self) -> io::Result<ExitStatus> {
         let is_lost = self.counts.stuck > 0 || self.given_up;
-        if let Some(status) = within(&mut self.client, if is_lost { Duration::ZERO } else { EXIT })? {
+        if let Some(status) = within(&mut self.client, if is_lost { Duration::ZERO } else { CLIENT_EXIT })? {
             return Ok(status);
         }
         if !is_lost && !self.client_gone {
             self.counts.stuck += 1;
-            self.problems.push(format!("the client had not exited {EXIT:?} after its scope"));
+            self.problems.push(format!("the client had not exited {CLIENT_EXIT:?} after its scope"));
         }
         self.machines.act(&self.client(), Act::Kill);
         self.client.wait()
@@ -70,17 +71,17 @@ impl Round<'_> {
     fn check_layers(&mut self) {
         let place = self.game.place;
         let guarded = place.ends_alone(&self.lost);
-        let end = Instant::now() + place.lives_alone() + MARGIN;
+        let end = Instant::now() + place.lives_alone() + LEASE_MARGIN;
         loop {
             let left = self.running();
-            if left.is_empty() || self.gives_up() || (!guarded && Instant::now() + MARGIN > end) {
+            if left.is_empty() || self.gives_up() || (!guarded && Instant::now() + LEASE_MARGIN > end) {
                 return;
             }
             if Instant::now() > end {
                 self.left("still run without their client", left.iter().map(Target::to_string).collect());
                 return;
             }
-            thread::sleep(POLL);
+            thread::sleep(END_POLL);
         }
     }
 
@@ -114,9 +115,9 @@ impl Round<'_> {
     fn look_for_leftovers(&mut self) {
         let left = self.running();
         self.left("still run", left.iter().map(Target::to_string).collect());
-        let end = Instant::now() + MARGIN;
+        let end = Instant::now() + LEASE_MARGIN;
         while !self.machines.passing().is_empty() && Instant::now() < end && !self.gives_up() {
-            thread::sleep(POLL);
+            thread::sleep(END_POLL);
         }
         let left = self.machines.passing();
         self.left("still run for a client that is gone", left.iter().map(Target::to_string).collect());
@@ -146,16 +147,8 @@ fn within(process: &mut Child, time: Duration) -> io::Result<Option<ExitStatus>>
     let end = Instant::now() + time;
     loop {
         match process.try_wait()? {
-            None if Instant::now() < end => thread::sleep(POLL),
+            None if Instant::now() < end => thread::sleep(END_POLL),
             status => return Ok(status),
         }
     }
 }
-
-/// How long a client may take to exit after its scope, on a busy host.
-const EXIT: Duration = Duration::from_secs(30);
-/// How long it may take to end what a client has left.
-const REAP: Duration = Duration::from_secs(300);
-/// How much later than its lease a node may end on a busy host.
-const MARGIN: Duration = Duration::from_secs(10);
-const POLL: Duration = Duration::from_millis(20);

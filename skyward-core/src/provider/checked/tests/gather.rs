@@ -46,7 +46,8 @@ async fn calls_of_a_moment_are_one_where_the_provider_takes_many_at_a_time() {
         assert_eq!(words, ["a", "b", "c"]);
         let others = market.others.lock().unwrap().clone();
         let of = |what: &str| others.iter().filter(|(call, _)| *call == what).count();
-        assert_eq!((of("terminate"), of("inspect")), (calls, calls), "{others:?}");
+        assert_eq!(of("terminate"), calls, "{others:?}");
+        assert_eq!(of("inspect"), calls, "{others:?}");
     }
 }
 
@@ -80,11 +81,13 @@ async fn each_caller_has_its_own_deadline() {
     let (batches, started) = (singles(2), Instant::now());
     let late = async {
         let error = launch_one(&hasty, &batches[0]).await.unwrap_err();
-        assert_eq!((error.kind(), started.elapsed()), (ErrorKind::Timeout, SECOND));
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        assert_eq!(started.elapsed(), SECOND);
         assert_eq!(error.message(), "market did not launch a machine within 1s");
     };
     let (machine, ()) = join(launch_one(&patient, &batches[1]), late).await;
-    assert_eq!((machine.unwrap().number, asked(&market)), (MachineNumber(1), vec![vec![0, 1]]));
+    assert_eq!(machine.unwrap().number, MachineNumber(1));
+    assert_eq!(asked(&market), vec![vec![0, 1]]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +100,8 @@ async fn a_caller_that_leaves_before_the_call_is_left_out_and_delays_nobody() {
     let (early, during, stays) =
         tokio::join!(timed(0, SECOND / 1000), timed(1, SECOND), launch_one(&checked, &batches[2]));
     assert!(early.is_err() && during.is_err());
-    assert_eq!((stays.unwrap().number, asked(&market)), (MachineNumber(2), vec![vec![1, 2]]));
+    assert_eq!(stays.unwrap().number, MachineNumber(2));
+    assert_eq!(asked(&market), vec![vec![1, 2]]);
     // A call that everybody has left is dropped, and what it held is free.
     assert!(timed(0, SECOND).await.is_err());
     assert!(market.launching.try_lock().is_ok());

@@ -92,15 +92,17 @@ fn claims_of_each_version_are_read() {
         let found = record::machines(&listed, &Host::new("gpu1"));
         let [found] = &found[..] else { panic!("{listed}") };
         let Machine { id, launch, pool, number, facts, .. } = &found.machine;
-        assert_eq!(
-            (id.as_str(), launch.as_str(), pool.as_str(), number.0),
-            (MACHINE, "p-x-n1-a2", "p-x", 1),
-            "{record}"
-        );
-        assert_eq!((facts[record::SLOT].as_str(), facts[record::DEVICES].as_str()), ("0", "0,2"), "{record}");
-        assert_eq!((found.place.address.as_str(), &found.place.folder), ("127.0.0.1", &base.path(&name())));
+        assert_eq!(id.as_str(), MACHINE, "{record}");
+        assert_eq!(launch.as_str(), "p-x-n1-a2", "{record}");
+        assert_eq!(pool.as_str(), "p-x", "{record}");
+        assert_eq!(number.0, 1, "{record}");
+        assert_eq!(facts[record::SLOT].as_str(), "0", "{record}");
+        assert_eq!(facts[record::DEVICES].as_str(), "0,2", "{record}");
+        assert_eq!(found.place.address.as_str(), "127.0.0.1");
+        assert_eq!(&found.place.folder, &base.path(&name()));
         let pools = base.pools();
-        assert_eq!((pools.len(), pools[0].pool.as_str()), (1, "p-x"), "{record}");
+        assert_eq!(pools.len(), 1, "{record}");
+        assert_eq!(pools[0].pool.as_str(), "p-x", "{record}");
         assert_eq!(pools[0].owner, if record == older { "" } else { "ada at a desk" });
     }
 }
