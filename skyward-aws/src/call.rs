@@ -58,8 +58,8 @@ impl Call {
         requests: Vec<LaunchRequest>,
         all_or_none: bool,
     ) -> Result<Self> {
-        let subnet = shared.network.subnets.get(&offer.place).cloned().ok_or_else(|| {
-            Error::refused(Refusal::NotOffered, format!("none of the pool's subnets is in {}", offer.place))
+        let subnet = shared.network.subnets.get(&offer.zone).cloned().ok_or_else(|| {
+            Error::refused(Refusal::NotOffered, format!("none of the pool's subnets is in {}", offer.zone))
         })?;
         let first = requests.first().ok_or_else(|| Error::refused(Refusal::Misconfigured, "a call for no machine"))?;
         // The instances share their user data, so all of them end when the first one has to.

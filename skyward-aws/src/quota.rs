@@ -105,7 +105,7 @@ impl Quotas {
 
 /// What a refusal by a quota means, by the code of EC2's error, and how to raise the quota.
 pub(crate) fn explain(code: &str, offer: &Offer, region: &str) -> Explained {
-    let what = format!("{} in {}", offer.machine_type, offer.place);
+    let what = format!("{} in {}", offer.machine_type, offer.zone);
     let of_another_kind = match code {
         "VolumeLimitExceeded" | "MaxIOPSLimitExceeded" => Some(("disks", "ebs")),
         "AddressLimitExceeded" => Some(("public addresses", "ec2")),

@@ -105,16 +105,17 @@ fn encode(golden: &Golden, body: Bytes) -> (Vec<u8>, Bytes) {
             let streams: Vec<Awaited> = streams.into_iter().map(awaited).collect();
             ToWorker::Hello { generation: number(2), acknowledged: number(3), streams: &streams }.encode()
         }
-        66 => ToWorker::Load { slot: small(1), digest: head[2].as_str().unwrap(), body }.encode(),
+        66 => ToWorker::Load { payload: small(1), digest: head[2].as_str().unwrap(), body }.encode(),
         67 => {
-            let (run, slot, acknowledged, granted) = (number(1), small(2), number(3), number(4));
+            let (run, payload, acknowledged, granted) = (number(1), small(2), number(3), number(4));
             let gang = head.get(6).and_then(|gang| serde_json::from_value(gang.clone()).unwrap());
             let depth = head.get(7).map_or(0, |depth| depth.as_u64().unwrap() as u32);
             let trace = head[5].as_array().map(|fields| {
                 let text = |at: usize| fields[at].as_str().unwrap();
                 TraceContext::new(text(0)).unwrap().with_state(text(1)).unwrap()
             });
-            ToWorker::Run { run, slot, acknowledged, granted, trace: trace.as_ref(), gang, depth, args: body }.encode()
+            ToWorker::Run { run, payload, acknowledged, granted, trace: trace.as_ref(), gang, depth, args: body }
+                .encode()
         }
         129 => ToCaller::hello(number(2), number(3)),
         130 => {

@@ -44,7 +44,7 @@ pub(super) enum Stage {
     Machine,
     Market,
     Zone,
-    Place,
+    Zone,
     Price,
     Quota,
 }
@@ -132,11 +132,11 @@ pub(super) fn devices(instance_type: &InstanceType, wanted: &Accelerator, settin
 }
 
 fn machine(instance_type: &InstanceType, requirements: &Requirements, setting: &Setting) -> Checked<()> {
-    // Place and market are checked later.
+    // Zone and market are checked later.
     let mut wanted = requirements.clone();
     wanted.market = Market::Cheapest;
     wanted.most_usd_per_hour = None;
-    wanted.places.clear();
+    wanted.zones.clear();
     // Packages have builds for x86_64 before they have any for Arm. With accelerators, the
     // accelerator decides.
     if wanted.accelerator.is_none() {
@@ -176,10 +176,10 @@ fn zones<'a>(
     if reached.is_empty() {
         return Err((Stage::Zone, format!("is sold in {}, where the pool has no subnet", listed(&all))));
     }
-    let allowed = |zone: &&str| requirements.places.is_empty() || requirements.places.iter().any(|one| one == zone);
+    let allowed = |zone: &&str| requirements.zones.is_empty() || requirements.zones.iter().any(|one| one == zone);
     let wanted: Vec<&str> = reached.iter().copied().filter(allowed).collect();
     match wanted.is_empty() {
-        true => Err((Stage::Place, format!("is available only in {}", listed(&reached)))),
+        true => Err((Stage::Zone, format!("is available only in {}", listed(&reached)))),
         false => Ok(wanted),
     }
 }

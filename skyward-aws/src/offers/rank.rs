@@ -60,12 +60,12 @@ pub(super) fn rank(
     }
     ranked.sort_by(|(weight, one), (other_weight, other)| {
         let price = |offer: &Offer| offer.usd_per_hour.unwrap_or(f64::INFINITY);
-        let place = |offer: &Offer| requirements.places.iter().position(|place| *place == offer.place);
+        let named = |offer: &Offer| requirements.zones.iter().position(|zone| *zone == offer.zone);
         (price(one).total_cmp(&price(other)))
             .then_with(|| weight.cmp(other_weight))
             .then_with(|| one.machine_type.cmp(&other.machine_type))
-            // Among places with the same price, the one that was named first.
-            .then_with(|| place(one).cmp(&place(other)))
+            // Among zones with the same price, the one that was named first.
+            .then_with(|| named(one).cmp(&named(other)))
             .then_with(|| one.id.as_str().cmp(other.id.as_str()))
     });
     Ranked { offers: cut(ranked.into_iter().map(|(_, offer)| offer).collect()), obstacles }
@@ -100,7 +100,7 @@ fn priced(
 fn too_dear(instance_type: &InstanceType, offer: &Offer) -> Obstacle {
     let price = offer.usd_per_hour.unwrap_or_default();
     let market = if offer.spot { "as a spot instance" } else { "on demand" };
-    let words = format!("costs ${price:.2}/h {market} in {}", offer.place);
+    let words = format!("costs ${price:.2}/h {market} in {}", offer.zone);
     // In millionths of a dollar.
     Obstacle::new(Stage::Price, instance_type, (price * 1e6) as u64, words)
 }

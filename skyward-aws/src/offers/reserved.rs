@@ -166,7 +166,7 @@ mod tests {
             (asks().cpus(193), h100(), "193", Refusal::NotOffered),
             (asks().architecture(Architecture::Aarch64), h100(), "does not have", Refusal::NotOffered),
             (asks().most_usd_per_hour(98.0), h100(), "does not have", Refusal::NotOffered),
-            (asks().places(["nowhere-1a"]), h100(), "nowhere-1a", Refusal::NotOffered),
+            (asks().zones(["nowhere-1a"]), h100(), "nowhere-1a", Refusal::NotOffered),
         ] {
             let error = made(&wanted, accelerator, false).unwrap_err();
             assert!(error.message().contains("cr-1") && error.message().contains(words), "{words}: {error}");

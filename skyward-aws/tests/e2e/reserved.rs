@@ -46,7 +46,7 @@ async fn a_pool_in_a_reservation_is_of_its_type_and_in_its_zone_and_takes_no_mor
     let [offer] = offers.as_slice() else { panic!("{offers:?}") };
     assert_eq!(offer.usd_per_hour, Some(0.5));
     assert!(!offer.spot);
-    assert_eq!(offer.place.as_str(), zone.as_str());
+    assert_eq!(offer.zone.as_str(), zone.as_str());
     // One is left, and two are wanted.
     let error = pool(aws.clone()).nodes(2).start().await.unwrap_err();
     assert!(format!("{error:#}").contains("EC2 launched 1 of 2"), "{error}");

@@ -53,7 +53,7 @@ class Node:
         return worker
 
     def ready(self, source: str | dict[str, str] = "", **more: Any) -> WorkerClient:
-        """Return a worker after its `Hello`, with a payload loaded in slot 1."""
+        """Return a worker after its `Hello`, with a payload loaded under the number 1."""
         worker = self.worker(**more)
         head, failure = worker.hello()
         assert head[5], failure

@@ -49,7 +49,7 @@ class Pool:
         self.outcomes: dict[Caller, tuple[list[Any], bytes]] = {}
         self.counts = {"run": 0, "help": 0, "aside": 0, "refused": 0}
         self.payload = 1
-        """The slot of the payload to which calls belong."""
+        """The number of the payload to which calls belong."""
         self.items: list[Any] = []
         self.last_failure: Any = None
         self._interrupted: dict[Caller, float] = {}

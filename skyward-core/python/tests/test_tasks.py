@@ -482,7 +482,7 @@ def test_a_payload_keeps_its_modules_for_as_long_as_it_has_a_slot(node: Node) ->
     worker.load(1, COUNTS)
     assert worker.call(1) == 2
     worker.load(2, COUNTS)
-    assert worker.call(2) == 3, "in another slot too"
+    assert worker.call(2) == 3, "under another number too"
     worker.load(
         1,
         """
@@ -494,7 +494,7 @@ def test_a_payload_keeps_its_modules_for_as_long_as_it_has_a_slot(node: Node) ->
     assert (worker.call(1), worker.call(2)) == ("other", 4)
 
 
-def test_payloads_that_lost_their_slots_are_released(node: Node) -> None:
+def test_payloads_that_lost_their_numbers_are_released(node: Node) -> None:
     worker = node.ready()
     count = """
         import gc, sys
@@ -506,13 +506,13 @@ def test_payloads_that_lost_their_slots_are_released(node: Node) -> None:
             names = [n for n in sys.modules if n.endswith('.dynamic')]
             return len(names), sum(type(o).__name__ == 'Held' for o in gc.get_objects())
     """
-    for n in range(3 * wire.SLOTS):
-        worker.load(n % wire.SLOTS, count.replace("{n}", str(n)), main="dynamic.py")
-        worker.start(n % wire.SLOTS)
+    for n in range(3 * wire.PAYLOADS):
+        worker.load(n % wire.PAYLOADS, count.replace("{n}", str(n)), main="dynamic.py")
+        worker.start(n % wire.PAYLOADS)
     worker.outcome(worker.task - 1)
-    assert worker.outcome(worker.task)[1] == [wire.SLOTS, wire.SLOTS]
+    assert worker.outcome(worker.task)[1] == [wire.PAYLOADS, wire.PAYLOADS]
     kept = list((node.folder / "payloads").iterdir())
-    assert len(kept) <= wire.SLOTS
+    assert len(kept) <= wire.PAYLOADS
 
 
 def test_requests_of_a_disconnected_client_are_read(node: Node) -> None:

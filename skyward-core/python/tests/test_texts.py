@@ -183,7 +183,7 @@ def test_a_file_that_was_changed_is_written_again(node: Node, worker: WorkerClie
     worker.call(1)
     [path] = node.folder.glob("payloads/payload_*/job.py")
     path.write_text("changed")
-    # The slot of a released payload is loaded anew.
+    # The number of a released payload is loaded anew.
     worker.load(1, "def main(): ...", main="other.py")
     worker.call(1)
     worker.load(1, SOURCE.format(n=1), main="job.py")

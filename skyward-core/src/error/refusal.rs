@@ -18,13 +18,13 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The machine type is sold out in this place now. The pool retries the offer after some
+    /// The machine type is sold out in this zone now. The pool retries the offer after some
     /// minutes at the earliest.
     Capacity,
     /// The quota of this name is used up. The pool tries no offer of the same
     /// [quota](crate::provider::Offer::quota) for some minutes.
     Quota(String),
-    /// The machine type is not sold in this place. The pool does not retry the offer.
+    /// The machine type is not sold in this zone. The pool does not retry the offer.
     NotOffered,
     /// The client makes too many calls. The pool makes the same call again, but not before this
     /// time has passed.

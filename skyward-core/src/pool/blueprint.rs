@@ -47,7 +47,7 @@ impl Blueprint {
     pub(crate) async fn shortlist(&self, account: &Mutex<Account>) -> Result<Shortlist> {
         let requirements = self.wanted();
         let offers = self.provider.candidates(&requirements).await?;
-        let mut shortlist = Shortlist::new(self.provider.name(), offers, requirements.same_place);
+        let mut shortlist = Shortlist::new(self.provider.name(), offers, requirements.same_zone);
         shortlist.exclude(ErrorKind::Plugins, |offer| {
             let wanted = self.cluster.accelerator.as_ref()?;
             let offered = offer.accelerator.clone().map(|offered| Accelerator { count: wanted.count, ..offered });
@@ -71,7 +71,7 @@ impl Blueprint {
 
     /// What each machine must have.
     fn wanted(&self) -> Requirements {
-        self.requirements.clone().same_place(self.declared.joined)
+        self.requirements.clone().same_zone(self.declared.joined)
     }
 
     /// Reads the client's files that the image names, on a thread of the blocking pool.

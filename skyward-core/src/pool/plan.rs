@@ -138,7 +138,7 @@ impl fmt::Display for PoolPlan {
     }
 }
 
-const HEADER: [&str; 7] = ["offer", "place", "price", "cores", "memory", "accelerators", "taken"];
+const HEADER: [&str; 7] = ["offer", "zone", "price", "cores", "memory", "accelerators", "taken"];
 
 fn row(candidate: &Candidate) -> [String; 7] {
     let Candidate { offer, price_age, left_out } = candidate;
@@ -150,7 +150,7 @@ fn row(candidate: &Candidate) -> [String; 7] {
     let age = price_age.map(|age| format!(", {:.0?} old", Duration::from_secs(age.as_secs()))).unwrap_or_default();
     [
         offer.machine_type.clone(),
-        offer.place.clone(),
+        offer.zone.clone(),
         format!("{price}{age}"),
         offer.cpus.to_string(),
         format!("{} GiB", offer.memory_gib),

@@ -15,7 +15,7 @@ use crate::spec::Nodes;
 /// use skyward::ids::PoolId;
 /// use skyward::provider::{PoolRequest, Requirements};
 ///
-/// let wanted = Requirements::default().cpus(8).same_place(true);
+/// let wanted = Requirements::default().cpus(8).same_zone(true);
 /// let request = PoolRequest::new(PoolId::new("p-x"), Duration::from_secs(60))
 ///     .owner("ada@workstation")
 ///     .nodes(4)

@@ -8,7 +8,7 @@ use super::Architecture;
 use crate::ids::OfferId;
 use crate::spec::Accelerator;
 
-/// A machine type at a price, in a place.
+/// A machine type at a price, in a zone.
 ///
 /// ```
 /// # use skyward_core as skyward;
@@ -38,8 +38,8 @@ pub struct Offer {
     pub id: OfferId,
     /// The provider's name for the machine type.
     pub machine_type: String,
-    /// Where the machine would be.
-    pub place: String,
+    /// Where the machine would be, by the provider's name: a zone, a host, a partition.
+    pub zone: String,
     /// US dollars per hour; 0 where the machine is free, and none where the price is not known.
     pub usd_per_hour: Option<f64>,
     /// When the price was read; none where it does not change.
@@ -63,12 +63,12 @@ pub struct Offer {
 
 impl Offer {
     /// Creates an offer without accelerators and without cost. Its id is the machine type.
-    pub fn new(machine_type: impl Into<String>, place: impl Into<String>, cpus: u32, memory_gib: u32) -> Self {
+    pub fn new(machine_type: impl Into<String>, zone: impl Into<String>, cpus: u32, memory_gib: u32) -> Self {
         let machine_type = machine_type.into();
         Self {
             id: OfferId::new(machine_type.clone()),
             machine_type,
-            place: place.into(),
+            zone: zone.into(),
             usd_per_hour: Some(0.0),
             priced_at: None,
             spot: false,

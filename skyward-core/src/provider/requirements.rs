@@ -23,9 +23,9 @@ use crate::spec::Accelerator;
 ///     .architecture(Architecture::X86_64)
 ///     .market(Market::SpotOrOnDemand)
 ///     .most_usd_per_hour(10.0)
-///     .places(["eu-west-1a", "eu-west-1b"])
-///     .same_place(true);
-/// assert_eq!(wanted.places, ["eu-west-1a", "eu-west-1b"]);
+///     .zones(["eu-west-1a", "eu-west-1b"])
+///     .same_zone(true);
+/// assert_eq!(wanted.zones, ["eu-west-1a", "eu-west-1b"]);
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -44,10 +44,10 @@ pub struct Requirements {
     pub market: Market,
     /// US dollars per hour for one machine, at most.
     pub most_usd_per_hour: Option<f64>,
-    /// The [places](Offer::place) that a machine may be in; empty for any place.
-    pub places: Vec<String>,
-    /// Whether all machines of the pool must be in one place, such as those of a joined world.
-    pub same_place: bool,
+    /// The [zones](Offer::zone) that a machine may be in; empty for any zone.
+    pub zones: Vec<String>,
+    /// Whether all machines of the pool must be in one zone, such as those of a joined world.
+    pub same_zone: bool,
 }
 
 /// Labels that a provider attaches to everything that it creates for a pool: names and values, such
@@ -129,17 +129,17 @@ impl Requirements {
         self
     }
 
-    /// Sets the [places](Offer::place) that a machine may be in. An empty list means any place.
+    /// Sets the [zones](Offer::zone) that a machine may be in. An empty list means any zone.
     #[must_use]
-    pub fn places(mut self, places: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.places = places.into_iter().map(Into::into).collect();
+    pub fn zones(mut self, zones: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.zones = zones.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets whether all machines of the pool must be in one place.
+    /// Sets whether all machines of the pool must be in one zone.
     #[must_use]
-    pub fn same_place(mut self, same_place: bool) -> Self {
-        self.same_place = same_place;
+    pub fn same_zone(mut self, same_zone: bool) -> Self {
+        self.same_zone = same_zone;
         self
     }
 
@@ -185,7 +185,7 @@ impl Requirements {
             Need::Price => {
                 self.most_usd_per_hour.is_none_or(|most| offer.usd_per_hour.is_none_or(|price| price <= most))
             }
-            Need::Place => self.places.is_empty() || self.places.contains(&offer.place),
+            Need::Zone => self.zones.is_empty() || self.zones.contains(&offer.zone),
         });
         let mut unmet: Vec<String> = unmet.into_iter().map(|(_, phrase)| phrase).collect();
         if offer.spot && self.market == Market::OnDemand {
@@ -209,8 +209,8 @@ impl Requirements {
             phrases.push((Need::Market, "a spot price".to_owned()));
         }
         phrases.extend(self.most_usd_per_hour.map(|most| (Need::Price, format!("a price of at most ${most}/h"))));
-        if !self.places.is_empty() {
-            phrases.push((Need::Place, format!("a place among {}", self.places.join(", "))));
+        if !self.zones.is_empty() {
+            phrases.push((Need::Zone, format!("a zone among {}", self.zones.join(", "))));
         }
         phrases
     }
@@ -225,7 +225,7 @@ enum Need {
     Architecture,
     Market,
     Price,
-    Place,
+    Zone,
 }
 
 impl Architecture {

@@ -61,9 +61,15 @@ type CallFrame = (u64, u64);
 
 impl FakeNode {
     /// Handles a frame of the connection for a worker's calls.
-    pub(super) fn on_calls_frame(&self, state: &mut State, slot: u32, sender: &Sender, frame: Frame) -> Option<()> {
+    pub(super) fn on_calls_frame(
+        &self,
+        state: &mut State,
+        worker_index: u32,
+        sender: &Sender,
+        frame: Frame,
+    ) -> Option<()> {
         let node = self.node();
-        let worker = state.workers.get_mut(&slot)?;
+        let worker = state.workers.get_mut(&worker_index)?;
         let (pid, generation, rank, running) = (worker.pid, worker.generation, worker.rank, worker.running);
         let base = worker.running_try;
         let calls = worker.calls.as_mut()?;
@@ -118,7 +124,7 @@ impl FakeNode {
                 } else if aside {
                     self.witness().count_calls(|calls| calls.aside += 1);
                     let node = self.clone();
-                    tokio::spawn(async move { node.help_aside(slot, pid, asked).await });
+                    tokio::spawn(async move { node.help_aside(worker_index, pid, asked).await });
                 } else {
                     self.witness().count_calls(|calls| calls.helped += 1);
                     calls.waits = false;
@@ -137,7 +143,7 @@ impl FakeNode {
     /// calls returned a value, or `None` if the worker has ended.
     pub(super) fn call_and_wait<'a>(
         &'a self,
-        slot: u32,
+        worker_index: u32,
         pid: u32,
         frame: CallFrame,
         running: &'a Running,
@@ -151,7 +157,7 @@ impl FakeNode {
                 Wait::Until(end) => (false, Some(end)),
             };
             let is_over = || end.is_some_and(|end| end <= Instant::now());
-            let mine = self.with_calls(slot, pid, |calls| {
+            let mine = self.with_calls(worker_index, pid, |calls| {
                 let mine = (0..count).map(|index| {
                     calls.call += 1;
                     let body = self.witness().lineage().call(running, index);
@@ -169,14 +175,14 @@ impl FakeNode {
             })?;
             loop {
                 let moved = self.until(|state| {
-                    let calls = state.calls_of(slot, pid);
+                    let calls = state.calls_of(worker_index, pid);
                     calls.is_none_or(|calls| calls.has(&mine) || !hidden && !calls.asked.is_empty())
                 });
                 match end {
                     Some(end) => drop(timeout_at(end, moved).await),
                     None => moved.await,
                 }
-                let asked = self.with_calls(slot, pid, |calls| match calls.has(&mine) || is_over() {
+                let asked = self.with_calls(worker_index, pid, |calls| match calls.has(&mine) || is_over() {
                     true => None,
                     false => {
                         let asked = calls.asked.pop_front()?;
@@ -186,15 +192,15 @@ impl FakeNode {
                     }
                 })?;
                 let Some((asked, running)) = asked else { break };
-                let ended = self.help(slot, pid, &asked, &running).await?;
+                let ended = self.help(worker_index, pid, &asked, &running).await?;
                 drop(running);
-                self.with_calls(slot, pid, |calls| {
+                self.with_calls(worker_index, pid, |calls| {
                     calls.helping.pop();
                     calls.answer(&asked, ended);
                     calls.waits = true;
                 })?;
             }
-            self.with_calls(slot, pid, |calls| {
+            self.with_calls(worker_index, pid, |calls| {
                 if !hidden {
                     calls.waits = false;
                     calls.tell(164, &(), Bytes::new());
@@ -213,31 +219,37 @@ impl FakeNode {
     }
 
     /// Runs a helped call. Returns its outcome, or `None` if its worker has ended.
-    async fn help(&self, slot: u32, pid: u32, asked: &Help, running: &Running) -> Option<Result<Bytes, Failure>> {
-        let answer = self.answer_of(slot, running);
+    async fn help(
+        &self,
+        worker_index: u32,
+        pid: u32,
+        asked: &Help,
+        running: &Running,
+    ) -> Option<Result<Bytes, Failure>> {
+        let answer = self.answer_of(worker_index, running);
         let cancelled = self.until(|state| {
             state
-                .calls_of(slot, pid)
+                .calls_of(worker_index, pid)
                 .is_none_or(|calls| !answer.ignores_interrupts() && calls.cancelled.contains(&asked.help))
         });
         let ended = tokio::select! {
             biased;
             () = cancelled => Err(Failure::of("cancelled")),
-            ended = self.perform(slot, pid, (asked.run, asked.help), &answer, running) => ended?,
+            ended = self.perform(worker_index, pid, (asked.run, asked.help), &answer, running) => ended?,
         };
-        self.with_calls(slot, pid, |_| ended)
+        self.with_calls(worker_index, pid, |_| ended)
     }
 
-    async fn help_aside(self, slot: u32, pid: u32, asked: Help) {
+    async fn help_aside(self, worker_index: u32, pid: u32, asked: Help) {
         let running = Running::begin(&self, &asked.body);
-        let Some(ended) = self.help(slot, pid, &asked, &running).await else { return };
+        let Some(ended) = self.help(worker_index, pid, &asked, &running).await else { return };
         drop(running);
-        self.with_calls(slot, pid, |calls| calls.answer(&asked, ended));
+        self.with_calls(worker_index, pid, |calls| calls.answer(&asked, ended));
     }
 
     /// The main thread leaves its task, however many nested waits it was in.
-    pub(super) fn end_calls(&self, state: &mut State, slot: u32) {
-        let Some(calls) = state.workers.get_mut(&slot).and_then(|worker| worker.calls.as_mut()) else { return };
+    pub(super) fn end_calls(&self, state: &mut State, worker_index: u32) {
+        let Some(calls) = state.workers.get_mut(&worker_index).and_then(|worker| worker.calls.as_mut()) else { return };
         calls.waits = false;
         let helping = std::mem::take(&mut calls.helping).into_iter().map(|(help, _)| help);
         let asked = std::mem::take(&mut calls.asked).into_iter().map(|asked| asked.help);
@@ -248,15 +260,15 @@ impl FakeNode {
 
     /// Applies `work` to the calls of the worker with this process. The first use announces the
     /// worker's calls to the client.
-    fn with_calls<T>(&self, slot: u32, pid: u32, work: impl FnOnce(&mut FakeCalls) -> T) -> Option<T> {
+    fn with_calls<T>(&self, worker_index: u32, pid: u32, work: impl FnOnce(&mut FakeCalls) -> T) -> Option<T> {
         let done = {
             let mut state = self.state();
-            let worker = state.workers.get_mut(&slot).filter(|worker| worker.pid == pid && worker.alive)?;
+            let worker = state.workers.get_mut(&worker_index).filter(|worker| worker.pid == pid && worker.alive)?;
             let is_new = worker.calls.is_none();
             let generation = worker.generation;
             let done = work(worker.calls.get_or_insert_default());
             if is_new && let Some(agent) = &state.client {
-                send(agent, &announcement(slot, pid, generation), Bytes::new());
+                send(agent, &announcement(worker_index, pid, generation), Bytes::new());
             }
             done
         };
@@ -266,13 +278,13 @@ impl FakeNode {
 }
 
 /// The agent's message that a worker makes calls.
-pub(super) fn announcement(slot: u32, pid: u32, generation: u64) -> (u32, u64, u32, u32, String) {
-    (47, generation, slot, pid, format!("/fake/w{slot}.calls"))
+pub(super) fn announcement(worker_index: u32, pid: u32, generation: u64) -> (u32, u64, u32, u32, String) {
+    (47, generation, worker_index, pid, format!("/fake/w{worker_index}.calls"))
 }
 
 impl State {
-    fn calls_of(&self, slot: u32, pid: u32) -> Option<&FakeCalls> {
-        self.workers.get(&slot).filter(|worker| worker.pid == pid && worker.alive)?.calls.as_ref()
+    fn calls_of(&self, worker_index: u32, pid: u32) -> Option<&FakeCalls> {
+        self.workers.get(&worker_index).filter(|worker| worker.pid == pid && worker.alive)?.calls.as_ref()
     }
 }
 

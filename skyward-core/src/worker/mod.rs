@@ -5,6 +5,6 @@ pub mod calls;
 pub mod codec;
 pub mod link;
 pub mod message;
+mod payload_numbers;
 pub mod session;
-mod slots;
 mod timing;

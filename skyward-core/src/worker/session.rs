@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::message::{GangTry, PROTOCOL_VERSION, ToWorker, WorkerHello};
-use super::slots::Slots;
+use super::payload_numbers::PayloadNumbers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{Generation, Rank, TaskId};
 use crate::payload::{Source, Task};
@@ -19,7 +19,7 @@ use crate::payload::{Source, Task};
 /// What the client knows of a worker process.
 #[derive(Debug)]
 pub struct Session {
-    slots: Slots,
+    payloads: PayloadNumbers,
     /// Runs without an answer, in the order of their numbers.
     sent: VecDeque<Sent>,
     /// The number of the last run that was sent.
@@ -71,9 +71,9 @@ pub type Outgoing = (Vec<u8>, Bytes);
 impl Session {
     /// Creates the session of a new worker process.
     pub fn new(max_frame_bytes: usize) -> Self {
-        let (slots, sent) = (Slots::default(), VecDeque::new());
+        let (payloads, sent) = (PayloadNumbers::default(), VecDeque::new());
         Self {
-            slots,
+            payloads,
             sent,
             last: 0,
             recalled: 0,
@@ -115,7 +115,7 @@ impl Session {
         mut call: impl FnMut(TaskId) -> Option<Call<'a>>,
         mut send: impl FnMut(Outgoing),
     ) -> Vec<(TaskId, Error)> {
-        self.slots.forget_after(received);
+        self.payloads.forget_after(received);
         let mut unsent = Vec::new();
         let first = self.sent.partition_point(|sent| sent.run <= received);
         for sent in self.sent.split_off(first) {
@@ -130,20 +130,20 @@ impl Session {
 
     fn send(&mut self, run: u64, call: Call<'_>, mut send: impl FnMut(Outgoing)) -> Result<()> {
         let source = &call.task.source;
-        let slot = match self.slots.get(source.digest(), run) {
-            Some(slot) => slot,
+        let payload = match self.payloads.get(source.digest(), run) {
+            Some(payload) => payload,
             None => {
                 let body = source_body(source)?;
                 self.check_size("source", body.len())?;
-                let slot = self.slots.take(source.digest(), run);
-                send(ToWorker::Load { slot, digest: source.digest(), body }.encode()?);
-                slot
+                let payload = self.payloads.take(source.digest(), run);
+                send(ToWorker::Load { payload, digest: source.digest(), body }.encode()?);
+                payload
             }
         };
         let acknowledged = self.acknowledge();
         let (trace, args) = (call.task.trace.as_ref(), call.task.args.clone());
         let Call { granted, gang, depth, .. } = call;
-        send(ToWorker::Run { run, slot, acknowledged, granted, trace, gang, depth, args }.encode()?);
+        send(ToWorker::Run { run, payload, acknowledged, granted, trace, gang, depth, args }.encode()?);
         Ok(())
     }
 

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::payload::Args;
-use crate::worker::slots::SLOTS;
+use crate::worker::payload_numbers::PAYLOADS;
 
 fn task(text: &str) -> Task {
     Task::new(Arc::new(Source::file("a.py", text.to_owned(), "f")), Args::new().encode().unwrap())
@@ -12,7 +12,7 @@ fn call(task: &Task) -> Call<'_> {
     Call { task, granted: 0, gang: None, depth: 0 }
 }
 
-/// A frame's message number, and the number of its run or slot.
+/// A frame's message number, and the number of its run or payload.
 fn said(frame: &Outgoing) -> (u8, u64) {
     let mut head = &frame.0[1..];
     let mut next = || rmp::decode::read_int::<u64, _>(&mut head).unwrap();
@@ -185,7 +185,7 @@ fn the_hello_of_another_worker_is_refused() {
 /// A worker as a session sees it: what it has, and what it has answered.
 #[derive(Debug, Default)]
 struct Worker {
-    slots: std::collections::BTreeMap<u64, String>,
+    payloads: std::collections::BTreeMap<u64, String>,
     received: u64,
     ran: Vec<(u64, String)>,
 }
@@ -195,13 +195,13 @@ impl Worker {
         let mut head = &head[1..];
         let mut next = || rmp::decode::read_int::<u64, _>(&mut head).unwrap();
         match next() {
-            66 => drop(self.slots.insert(next(), String::from_utf8_lossy(body).into_owned())),
+            66 => drop(self.payloads.insert(next(), String::from_utf8_lossy(body).into_owned())),
             67 => {
-                let (run, slot) = (next(), next());
-                assert!(slot < SLOTS as u64);
+                let (run, payload) = (next(), next());
+                assert!(payload < PAYLOADS as u64);
                 if run > self.received {
                     self.received = run;
-                    self.ran.push((run, self.slots[&slot].clone()));
+                    self.ran.push((run, self.payloads[&payload].clone()));
                 }
             }
             _ => {}

@@ -107,9 +107,9 @@ fn zones_are_those_with_subnets_and_of_them_the_wanted() {
     let wanted = wanting("T4", 1);
     let zones = |wanted: &Requirements| fit(&gpus, wanted, &setting).fitting.first().map(|one| one.zones.clone());
     assert_eq!(zones(&wanted), Some(vec!["eu-west-1a", "eu-west-1b"]));
-    let wanted = wanted.places(["eu-west-1b", "eu-west-1c"]);
+    let wanted = wanted.zones(["eu-west-1b", "eu-west-1c"]);
     assert_eq!(zones(&wanted), Some(vec!["eu-west-1b"]));
-    assert_eq!(zones(&wanted.places(["eu-west-1c"])), None);
+    assert_eq!(zones(&wanted.zones(["eu-west-1c"])), None);
 }
 
 #[track_caller]
@@ -131,7 +131,7 @@ fn each_type_is_stopped_by_the_first_thing_that_it_lacks() {
     assert_stopped(&wanting("H200", 8), "p5e.48xlarge", Stage::Market);
     assert_stopped(&wanting("A10G", 8), "g5.48xlarge", Stage::Zone);
     assert_stopped(&wanting("A100", 8).disk_gib(MOST_DISK_GIB + 1), "p4d.24xlarge", Stage::Machine);
-    assert_stopped(&wanting("A100", 8).places(["eu-west-1c"]), "p4d.24xlarge", Stage::Place);
+    assert_stopped(&wanting("A100", 8).zones(["eu-west-1c"]), "p4d.24xlarge", Stage::Zone);
 }
 
 #[test]

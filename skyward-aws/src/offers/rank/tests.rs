@@ -41,7 +41,7 @@ fn wanting(market: Market) -> Requirements {
 
 #[test]
 fn an_offer_says_everything() {
-    let wanted = wanting(Market::Spot).places(["eu-west-1b"]);
+    let wanted = wanting(Market::Spot).zones(["eu-west-1b"]);
     let ranked = ranked(&wanted, &prices(), &BTreeMap::new());
     let expected = Offer::new("g5.xlarge", "eu-west-1b", 4, 16)
         .id(OfferId::new("g5.xlarge/eu-west-1b/spot"))
@@ -95,7 +95,7 @@ fn one_market_has_its_own_offers_alone() {
 
 #[test]
 fn places_of_one_price_are_in_the_order_in_which_they_were_named() {
-    let wanted = wanting(Market::OnDemand).places(["eu-west-1b", "eu-west-1a"]);
+    let wanted = wanting(Market::OnDemand).zones(["eu-west-1b", "eu-west-1a"]);
     let ranked = ranked(&wanted, &prices(), &BTreeMap::new());
     assert_eq!(ids(&ranked)[..2], ["g5.xlarge/eu-west-1b/on-demand", "g5.xlarge/eu-west-1a/on-demand"]);
 }

@@ -14,8 +14,8 @@ from . import wire
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """A count, an index or an offset."""
-Slot = Annotated[int, msgspec.Meta(ge=0, lt=wire.SLOTS)]
-"""The index of a payload slot of a worker."""
+PayloadNumber = Annotated[int, msgspec.Meta(ge=0, lt=wire.PAYLOADS)]
+"""The number under which a worker keeps a payload."""
 MOST_SECONDS: Final = 1e9
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=MOST_SECONDS)]
 """A deadline or a lease; without a limit, the client sends 30 years."""
@@ -144,9 +144,9 @@ class Adopt(msgspec.Struct, tag=wire.ADOPT, array_like=True):
 
 
 class Load(msgspec.Struct, tag=wire.LOAD, array_like=True):
-    """Put a payload into a slot, replacing its content; the body is a `Source`."""
+    """Keep a payload under a number, in place of the one before; the body is a `Source`."""
 
-    slot: Slot
+    payload: PayloadNumber
     digest: str
 
 

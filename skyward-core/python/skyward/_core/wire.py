@@ -13,8 +13,8 @@ from .memory import allocate
 PROTOCOL: Final = 2
 MAX_HEAD: Final = 1 << 20
 MAX_FRAME_BYTES: Final = 1 << 30
-SLOTS: Final = 256
-"""The number of payload slots of a worker."""
+PAYLOADS: Final = 256
+"""The number of payloads that a worker keeps."""
 LARGEST_PIECE: Final = 2 << 20
 """The most bytes of one piece of a file of a node's store."""
 DEEPEST: Final = 64

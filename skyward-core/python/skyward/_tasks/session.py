@@ -82,9 +82,9 @@ class Session(Connection):
         self.received = 0
         """The highest number of a run that has arrived."""
         self.payloads: dict[int, Payload] = {}
-        """The payloads, by slot."""
+        """The payloads, by number."""
         self.evicted: list[Payload] = []
-        """Payloads that have lost their slot; see `release_evicted`."""
+        """Payloads that have lost their number; see `release_evicted`."""
         self.streams: dict[int, Stream] = {}
         self.running: int | None = None
         self.cancelled = False
@@ -117,7 +117,7 @@ class Session(Connection):
         super().detach()
 
     def release_evicted(self) -> None:
-        """Release payloads that have lost their slots, unless a waiting run still needs them."""
+        """Release payloads that have lost their numbers, unless a waiting run still needs them."""
         evicted, self.evicted = self.evicted, []
         for payload in evicted:
             if any(task[1] is payload for task in self.queue):
@@ -268,16 +268,16 @@ class Session(Connection):
         return self.terminated or (self.cancelled and self.running is not None)
 
     def _load(self, message: Load, body: memoryview) -> None:
-        """Put a payload into its slot.
+        """Keep a payload under its number.
 
-        A payload that is loaded already, in any slot, is kept with the state of its modules.
+        A payload that is loaded already, under any number, is kept with the state of its modules.
         """
-        old = self.payloads.get(message.slot)
+        old = self.payloads.get(message.payload)
         if old is not None and old.digest == message.digest:
             return
         known = (*self.payloads.values(), *self.evicted)
         payload = next((payload for payload in known if payload.digest == message.digest), None)
-        self.payloads[message.slot] = payload or Payload(message.digest, _decode_source(body))
+        self.payloads[message.payload] = payload or Payload(message.digest, _decode_source(body))
         if old is not None:
             self.evicted.append(old)
 

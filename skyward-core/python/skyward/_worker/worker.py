@@ -184,7 +184,7 @@ class Worker(Interrupts):
         failure = refusal or self.failure
         if failure is None:
             if payload is None:
-                failure = simple_failure("unknown", f"payload slot {run.payload} was empty when the task arrived")
+                failure = simple_failure("unknown", f"the worker had no payload {run.payload} when the task arrived")
             else:
                 stream = _Output(session, identity) if identity in session.streams else None
                 notices.in_task = True

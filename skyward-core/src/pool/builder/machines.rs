@@ -1,4 +1,4 @@
-//! Options of the builder for the machines of a pool: hardware, price, place, labels.
+//! Options of the builder for the machines of a pool: hardware, price, zone, labels.
 
 use super::PoolBuilder;
 use crate::provider::{Architecture, Market};
@@ -47,9 +47,9 @@ impl PoolBuilder {
         self
     }
 
-    /// Sets the places that machines may be in, by the provider's names. Default: any place.
-    pub fn places(mut self, places: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.requirements.places = places.into_iter().map(Into::into).collect();
+    /// Sets the zones that machines may be in, by the provider's names. Default: any zone.
+    pub fn zones(mut self, zones: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.requirements.zones = zones.into_iter().map(Into::into).collect();
         self
     }
 

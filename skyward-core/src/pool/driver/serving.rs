@@ -91,7 +91,7 @@ impl Serving {
             }
             Command::WorkerDisconnected { rank, generation, connection } => {
                 // A worker that was restarted or reconnected has another connection by now.
-                let is_current = self.shared.lock().slot(rank, generation).is_some_and(|slot| slot.is_on(connection));
+                let is_current = self.shared.lock().row(rank, generation).is_some_and(|row| row.is_on(connection));
                 if is_current && let Some(node) = self.node(self.layout().node(rank)) {
                     let (world, shared) = (Arc::clone(&self.world), Arc::clone(&self.shared));
                     let reach = repair::reach_worker(world, shared, node, rank, generation);
@@ -103,7 +103,7 @@ impl Serving {
                 }
             }
             Command::CallerDisconnected { rank, generation, connection } => {
-                let lacks = self.shared.lock().slot(rank, generation).is_some_and(|slot| slot.calls_lack(connection));
+                let lacks = self.shared.lock().row(rank, generation).is_some_and(|row| row.calls_lack(connection));
                 if lacks && let Some(node) = self.node(self.layout().node(rank)) {
                     let reach = reach_caller(Arc::clone(&self.shared), Arc::clone(&node.remote), rank, generation);
                     self.jobs.begin(Job::ReachCaller(rank), reach, |_, ()| {});

@@ -4,7 +4,7 @@
 //! Offers are tried in order. An offer that was refused is excluded for a while or for good,
 //! depending on the reason of the refusal. The first machine that is bought fixes what all further
 //! machines of the pool must have in common with it: accelerators and architecture, and in a world
-//! the place.
+//! the zone.
 
 use std::fmt;
 use std::time::Instant;
@@ -20,7 +20,7 @@ use crate::spec::Accelerator;
 pub(crate) struct Shortlist {
     provider: String,
     candidates: Vec<Candidate>,
-    same_place: bool,
+    same_zone: bool,
     shape: Option<Shape>,
 }
 
@@ -52,7 +52,7 @@ struct Out {
 struct Shape {
     accelerator: Option<Accelerator>,
     architecture: Option<Architecture>,
-    place: Option<String>,
+    zone: Option<String>,
 }
 
 /// What to do next to buy a machine.
@@ -66,10 +66,10 @@ pub(crate) enum Next {
 }
 
 impl Shortlist {
-    pub(crate) fn new(provider: &str, offers: Vec<Offer>, same_place: bool) -> Self {
+    pub(crate) fn new(provider: &str, offers: Vec<Offer>, same_zone: bool) -> Self {
         let candidate = |offer| Candidate { offer, out: None, tried: false, preempted: None };
         let candidates = offers.into_iter().map(candidate).collect();
-        Self { provider: provider.to_owned(), candidates, same_place, shape: None }
+        Self { provider: provider.to_owned(), candidates, same_zone, shape: None }
     }
 
     /// Excludes the offers for which `reason` returns a reason.
@@ -107,9 +107,9 @@ impl Shortlist {
         let mut wait: Option<Instant> = None;
         let (mut chosen, mut last) = (None, None);
         let shape = self.shape.clone();
-        let same_place = self.same_place;
-        for (place, candidate) in self.candidates.iter_mut().enumerate() {
-            let fits = shape.as_ref().is_none_or(|shape| *shape == shape_of(&candidate.offer, same_place));
+        let same_zone = self.same_zone;
+        for (index, candidate) in self.candidates.iter_mut().enumerate() {
+            let fits = shape.as_ref().is_none_or(|shape| *shape == shape_of(&candidate.offer, same_zone));
             match candidate.out.as_ref().map(|out| out.until) {
                 Some(None) => continue,
                 Some(Some(until)) if until > now => {
@@ -123,13 +123,13 @@ impl Shortlist {
             }
             if fits && allowed(&candidate.offer) {
                 if candidate.preempted.is_none_or(|until| until <= now) {
-                    chosen = Some(place);
+                    chosen = Some(index);
                     break;
                 }
-                last.get_or_insert(place);
+                last.get_or_insert(index);
             }
         }
-        match chosen.or(last).and_then(|place| self.candidates.get_mut(place)) {
+        match chosen.or(last).and_then(|index| self.candidates.get_mut(index)) {
             Some(candidate) => {
                 candidate.tried = true;
                 Next::Try(Box::new(candidate.offer.clone()))
@@ -204,14 +204,14 @@ impl Shortlist {
             }
         }
         hints.push(
-            "ask for another accelerator, place or market, raise the limits that exclude offers, or try again later",
+            "ask for another accelerator, zone or market, raise the limits that exclude offers, or try again later",
         );
         error.with_context("candidates", format!("{}{more}", listed.join("; "))).with_hint(hints.join("; or "))
     }
 
     fn line(&self, candidate: &Candidate) -> String {
         let Candidate { offer, out, .. } = candidate;
-        let name = format!("{} in {}{}", offer.machine_type, offer.place, if offer.spot { " (spot)" } else { "" });
+        let name = format!("{} in {}{}", offer.machine_type, offer.zone, if offer.spot { " (spot)" } else { "" });
         match (out, &self.shape) {
             (Some(out), _) => format!("{name}: {}", out.why),
             (None, Some(shape)) if *shape != self.shape_of(offer) => {
@@ -222,13 +222,13 @@ impl Shortlist {
     }
 
     fn shape_of(&self, offer: &Offer) -> Shape {
-        shape_of(offer, self.same_place)
+        shape_of(offer, self.same_zone)
     }
 }
 
-fn shape_of(offer: &Offer, same_place: bool) -> Shape {
+fn shape_of(offer: &Offer, same_zone: bool) -> Shape {
     let (accelerator, architecture) = (offer.accelerator.clone(), offer.architecture);
-    Shape { accelerator, architecture, place: same_place.then(|| offer.place.clone()) }
+    Shape { accelerator, architecture, zone: same_zone.then(|| offer.zone.clone()) }
 }
 
 impl fmt::Display for Shape {
@@ -236,7 +236,7 @@ impl fmt::Display for Shape {
         let mut parts: Vec<String> = Vec::new();
         parts.push(self.accelerator.as_ref().map_or("no accelerator".to_owned(), ToString::to_string));
         parts.extend(self.architecture.map(|architecture| architecture.to_string()));
-        parts.extend(self.place.as_ref().map(|place| format!("in {place}")));
+        parts.extend(self.zone.as_ref().map(|zone| format!("in {zone}")));
         f.write_str(&parts.join(", "))
     }
 }

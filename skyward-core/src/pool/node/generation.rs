@@ -143,8 +143,8 @@ impl World {
             let mut state = shared.lock();
             state.rendezvous.begin(generation, port);
             for rank in ranks {
-                if let Some(slot) = state.workers.get_mut(*rank) {
-                    *slot = slot.replaced(generation, shared.limits.max_frame_bytes);
+                if let Some(row) = state.workers.get_mut(*rank) {
+                    *row = row.replaced(generation, shared.limits.max_frame_bytes);
                 }
             }
         }
@@ -184,7 +184,7 @@ impl World {
         let spec = self.spec(&Starts { roster, ..*starts }, node);
         let received = |worker| {
             let rank = layout.rank(node.index, worker);
-            shared.lock().slot(rank, generation).map_or([0; 2], |slot| slot.output.received())
+            shared.lock().row(rank, generation).map_or([0; 2], |row| row.output.received())
         };
         let started = node.agent.start(generation, workers, spec, roster.peers.clone(), received, AGENT_ANSWER).await;
         drop(sending);
@@ -225,8 +225,8 @@ impl World {
         worker: &StartedWorker,
     ) -> Result<()> {
         let rank = self.cluster.layout().rank(node.index, worker.worker);
-        if let Some(slot) = shared.lock().slot(rank, generation) {
-            slot.process.on_started(worker.pid, worker.socket.clone());
+        if let Some(row) = shared.lock().row(rank, generation) {
+            row.process.on_started(worker.pid, worker.socket.clone());
         }
         let greeted = async {
             let greeted = greet_persistently(shared, node, generation, worker, rank).await;
@@ -248,10 +248,10 @@ impl World {
         };
         let round_trip = node.agent.round_trip();
         let ended = shared.act(|state, now| {
-            let Some(slot) = state.slot(rank, generation) else { return Some(WorkerExit::WorldEnded) };
+            let Some(row) = state.row(rank, generation) else { return Some(WorkerExit::WorldEnded) };
             // The end of the worker may have been reported while its hello was under way, and is
             // not reported again.
-            let ended = slot.process.exit().cloned();
+            let ended = row.process.exit().cloned();
             if ended.is_none() {
                 state.scheduler.on_ready(now, rank, round_trip);
             }
@@ -348,7 +348,7 @@ impl World {
     ) -> Result<()> {
         let worker = {
             let mut state = shared.lock();
-            let address = state.slot(rank, generation).and_then(|slot| slot.process.address());
+            let address = state.row(rank, generation).and_then(|row| row.process.address());
             let Some((pid, socket)) = address else { return Ok(()) };
             StartedWorker { worker: self.cluster.layout().worker(rank), pid, socket: socket.to_owned() }
         };

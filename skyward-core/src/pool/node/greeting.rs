@@ -59,7 +59,7 @@ pub(super) async fn greet(
     });
     let (acknowledged, streams) = {
         let mut state = shared.lock();
-        let acknowledged = state.slot(rank, generation).map_or(0, |slot| slot.session.received());
+        let acknowledged = state.row(rank, generation).map_or(0, |row| row.session.received());
         (acknowledged, state.streams(rank))
     };
     let (head, body) = ToWorker::Hello { generation: generation.0, acknowledged, streams: &streams }.encode()?;
@@ -86,8 +86,8 @@ pub(super) async fn greet(
 pub(super) fn listen(shared: &Arc<Shared>, rank: Rank, generation: Generation, connected: Connected) {
     let connection = connected.connection;
     let reader = spawn(read(Arc::clone(shared), rank, generation, connected)).abort_handle();
-    match shared.lock().slot(rank, generation).filter(|slot| slot.connection.is_latest(connection)) {
-        Some(slot) => slot.connection.set_reader(reader),
+    match shared.lock().row(rank, generation).filter(|row| row.connection.is_latest(connection)) {
+        Some(row) => row.connection.set_reader(reader),
         None => reader.abort(),
     }
 }

@@ -44,16 +44,16 @@ impl Shared {
         let unfollowed = self.act(|state, now| {
             let layout = state.scheduler.layout();
             let mut unfollowed = Vec::new();
-            for (rank, slot) in state.workers.of(node.index, layout) {
+            for (rank, row) in state.workers.of(node.index, layout) {
                 let worker = layout.worker(rank);
-                if slot.may_have_output()
-                    && let Err(error) = node.agent.follow(slot.generation(), worker, slot.output.received())
+                if row.may_have_output()
+                    && let Err(error) = node.agent.follow(row.generation(), worker, row.output.received())
                 {
                     unfollowed.push((worker, error));
                 }
             }
             for rank in layout.ranks_of(node.index) {
-                if state.workers.get(rank).is_some_and(|slot| slot.requests.is_recalling()) {
+                if state.workers.get(rank).is_some_and(|row| row.requests.is_recalling()) {
                     state.recall(rank, &mut after);
                 }
             }
@@ -77,8 +77,8 @@ impl Shared {
     /// workers must be started after that.
     pub(crate) fn hand_over(&self, node: &Node) {
         self.act(|state, _| {
-            for (rank, slot) in state.workers.of(node.index, state.scheduler.layout()) {
-                slot.leave(WorkerExit::Left);
+            for (rank, row) in state.workers.of(node.index, state.scheduler.layout()) {
+                row.leave(WorkerExit::Left);
                 state.held.release(rank);
             }
             state.scheduler.retire(node.index);

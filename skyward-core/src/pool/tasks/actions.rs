@@ -61,7 +61,7 @@ impl Shared {
                 if state.cancel_help(rank, task, after) {
                     return;
                 }
-                let run = state.workers.get(rank).and_then(|slot| slot.session.run_of(task));
+                let run = state.workers.get(rank).and_then(|row| row.session.run_of(task));
                 if let Some(run) = run {
                     state.push_to_worker(rank, ToWorker::Cancel { run }, after);
                 }
@@ -105,18 +105,18 @@ impl Shared {
 
 impl State {
     fn send(&mut self, now: Instant, rank: Rank, task: TaskId, after: &mut After) {
-        let (Some(entry), Some(slot)) = (self.tasks.get_mut(task), self.workers.get_mut(rank)) else {
+        let (Some(entry), Some(row)) = (self.tasks.get_mut(task), self.workers.get_mut(rank)) else {
             return;
         };
         entry.next_item = 0;
-        let (effects, link) = (&mut self.effects, slot.connection.link());
+        let (effects, link) = (&mut self.effects, row.connection.link());
         let mut push = |(head, body): Outgoing| {
             let Some(link) = link else { return };
             effects.sent(body.len());
             // A message that does not go out over this connection goes out over the next.
             let _ = link.push(&head, body);
         };
-        let sent = slot.session.run(task, entry.call(task, &self.scheduler), link.is_some().then_some(&mut push));
+        let sent = row.session.run(task, entry.call(task, &self.scheduler), link.is_some().then_some(&mut push));
         after.flush.extend(link.cloned());
         if let Err(error) = sent {
             self.scheduler.on_returned(now, rank, task, Err(error), 0);

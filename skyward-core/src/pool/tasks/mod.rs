@@ -34,4 +34,4 @@ pub(crate) mod timing;
 mod waiters;
 pub(crate) mod waiting_for;
 pub(crate) mod worker;
-pub(crate) mod worker_slots;
+pub(crate) mod worker_rows;

@@ -23,7 +23,7 @@ use super::failure::task_error;
 use super::shared::Shared;
 use super::state::State;
 use super::task::{Entry, Reply};
-use super::worker::WorkerSlot;
+use super::worker::WorkerRow;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
 use crate::ids::{Generation, Rank, TaskId};
@@ -38,7 +38,7 @@ impl Shared {
     pub(crate) fn on_calls(&self, rank: Rank, generation: Generation, pid: u32, path: String) {
         let is_new = {
             let mut state = self.lock();
-            state.slot(rank, generation).is_some_and(|slot| slot.on_calls(pid, path))
+            state.row(rank, generation).is_some_and(|row| row.on_calls(pid, path))
         };
         if is_new {
             self.command(crate::pool::command::Command::CallerDisconnected { rank, generation, connection: 0 });
@@ -204,18 +204,18 @@ impl Shared {
 impl State {
     /// The calls of a worker, if it has made some and belongs to this generation.
     fn calls_of(&mut self, rank: Rank, generation: Generation) -> Option<&mut Calls> {
-        self.slot(rank, generation)?.calls_mut()
+        self.row(rank, generation)?.calls_mut()
     }
 
     /// The task that a worker runs in this frame.
     fn caller_task(&mut self, rank: Rank, generation: Generation, frame: CallFrame) -> Option<TaskId> {
-        let slot = self.slot(rank, generation)?;
+        let row = self.row(rank, generation)?;
         // The two connections of a worker are not ordered: the result of the previous run may still
         // be under way.
-        let run = slot.session.task(frame.run)?;
+        let run = row.session.task(frame.run)?;
         let task = match frame.help {
             0 => run,
-            help => slot.calls()?.helps.get(&help).copied()?,
+            help => row.calls()?.helps.get(&help).copied()?,
         };
         self.scheduler.has(rank, run).then_some(task)
     }
@@ -225,9 +225,9 @@ impl State {
         let root = self.scheduler.root_on(rank, task);
         let Some(entry) = self.tasks.get(task) else { return };
         let (depth, body) = (self.scheduler.depth(task), entry.task.args.clone());
-        let Some(slot) = self.workers.get_mut(rank) else { return };
-        let run = root.and_then(|root| slot.session.run_of(root));
-        let (Some(run), Some(calls)) = (run, slot.calls_mut()) else {
+        let Some(row) = self.workers.get_mut(rank) else { return };
+        let run = root.and_then(|root| row.session.run_of(root));
+        let (Some(run), Some(calls)) = (run, row.calls_mut()) else {
             return self.scheduler.on_refused(now, rank, task);
         };
         self.effects.sent(body.len());
@@ -241,7 +241,7 @@ impl State {
 
     /// Interrupts a call that a worker helps with; returns whether the worker helps with it.
     pub(crate) fn cancel_help(&mut self, rank: Rank, task: TaskId, after: &mut After) -> bool {
-        let calls = self.workers.get_mut(rank).and_then(WorkerSlot::calls_mut);
+        let calls = self.workers.get_mut(rank).and_then(WorkerRow::calls_mut);
         let Some(calls) = calls else { return false };
         let helped = calls.help_of(task);
         if let Some(help) = helped {

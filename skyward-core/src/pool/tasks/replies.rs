@@ -13,7 +13,7 @@ use super::held::Unread;
 use super::shared::Shared;
 use super::state::State;
 use super::worker::output::Parts;
-use super::worker::{Ended, WorkerSlot};
+use super::worker::{Ended, WorkerRow};
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::{OutputChunk, OutputStream, PoolEvent};
 use crate::ids::{Generation, Rank, TaskId};
@@ -36,17 +36,17 @@ impl Shared {
         frames: &mut Vec<Frame>,
     ) -> Result<()> {
         self.take_in(frames, FromWorker::decode, |state, now, message, after| {
-            let slot = state.slot(rank, generation).filter(|slot| slot.connection.is_latest(connection));
-            let Some(slot) = slot else { return Ok(ControlFlow::Break(())) };
+            let row = state.row(rank, generation).filter(|row| row.connection.is_latest(connection));
+            let Some(row) = row else { return Ok(ControlFlow::Break(())) };
             if let FromWorker::Result { end: TaskEnd { sequence, .. }, .. }
             | FromWorker::Failure { end: TaskEnd { sequence, .. }, .. }
             | FromWorker::Report { sequence, .. } = &message
-                && !slot.session.expects(*sequence)
+                && !row.session.expects(*sequence)
             {
                 // If this number were accepted, it would hide all results before it.
                 return Err(Error::new(
                     ErrorKind::Protocol,
-                    format!("rank {rank} sent result {sequence} after result {}", slot.session.received()),
+                    format!("rank {rank} sent result {sequence} after result {}", row.session.received()),
                 ));
             }
             match message {
@@ -56,9 +56,9 @@ impl Shared {
                     self.on_end(state, now, rank, end, value.len(), outcome);
                 }
                 FromWorker::Failure { end, failure } if failure.kind == "recalled" => {
-                    let is_recalled = slot.session.is_recalled(end.run);
+                    let is_recalled = row.session.is_recalled(end.run);
                     // Otherwise the worker's agent has reported this already.
-                    if let Some(id) = slot.session.on_result(end.sequence, end.run, 0).task {
+                    if let Some(id) = row.session.on_result(end.sequence, end.run, 0).task {
                         state.on_not_begun(now, rank, &[id]);
                     }
                     if !is_recalled {
@@ -73,7 +73,7 @@ impl Shared {
                     self.on_end(state, now, rank, end, 0, outcome);
                 }
                 FromWorker::Item { run, index, value } => {
-                    if let Some(id) = slot.session.task(run) {
+                    if let Some(id) = row.session.task(run) {
                         self.on_item(state, now, rank, id, index, value)?;
                     }
                 }
@@ -130,17 +130,17 @@ impl Shared {
             let (head, body) = self.size(state).encode()?;
             link.push(&head, body)?;
             let State { workers, tasks, effects, scheduler, .. } = state;
-            let slot = workers.get_mut(rank).filter(|slot| slot.generation() == generation);
+            let row = workers.get_mut(rank).filter(|row| row.generation() == generation);
             let ended = || Error::new(ErrorKind::Io, format!("the worker of rank {rank} has ended"));
-            let slot = slot.filter(|slot| !slot.process.has_ended()).ok_or_else(ended)?;
+            let row = row.filter(|row| !row.process.has_ended()).ok_or_else(ended)?;
             let mut pushed = Ok(());
             let send = |(head, body): Outgoing| {
                 effects.sent(body.len());
                 pushed = std::mem::replace(&mut pushed, Ok(())).and_then(|()| link.push(&head, body));
             };
             let call = |task| tasks.get(task).map(|entry| entry.call(task, scheduler));
-            let unsent = slot.session.on_connected(received, call, send);
-            let connection = slot.connection.open(link.clone());
+            let unsent = row.session.on_connected(received, call, send);
+            let connection = row.connection.open(link.clone());
             for (task, error) in unsent {
                 state.scheduler.on_returned(now, rank, task, Err(error), 0);
             }
@@ -162,7 +162,7 @@ impl Shared {
     /// finished work does not count as lost.
     pub(crate) async fn on_ended(&self, rank: Rank, generation: Generation, pid: u32) {
         let known = self.act(|state, _| {
-            let known = state.slot(rank, generation).is_some_and(|slot| slot.process.runs_as(pid));
+            let known = state.row(rank, generation).is_some_and(|row| row.process.runs_as(pid));
             if known {
                 state.scheduler.on_ended(rank);
             }
@@ -179,12 +179,12 @@ impl Shared {
     /// certainly not begun, and are silently given to other workers.
     pub(crate) fn on_exited(&self, rank: Rank, generation: Generation, pid: u32, exit: &WorkerExit, begun: u64) {
         let known = self.act(|state, now| {
-            let slot = state.slot(rank, generation)?;
-            let Ended { exit, by_itself } = slot.on_exited(pid, exit)?;
-            let not_begun = slot.session.take_back(begun, u64::MAX);
+            let row = state.row(rank, generation)?;
+            let Ended { exit, by_itself } = row.on_exited(pid, exit)?;
+            let not_begun = row.session.take_back(begun, u64::MAX);
             // A kill is requested because of the first task of the worker, no matter which task
             // began after it.
-            let last = slot.session.task(begun).filter(|_| by_itself);
+            let last = row.session.task(begun).filter(|_| by_itself);
             state.scheduler.on_ended(rank);
             state.on_not_begun(now, rank, &not_begun);
             state.scheduler.on_lost(now, rank, &exit, last);
@@ -198,17 +198,17 @@ impl Shared {
     /// A worker begins none of the runs after `begun` up to `upto`.
     pub(crate) fn on_recalled(&self, rank: Rank, generation: Generation, pid: u32, upto: u64, begun: u64) {
         self.act(|state, now| {
-            let Some(slot) = state.slot(rank, generation).filter(|slot| slot.process.pid() == Some(pid)) else {
+            let Some(row) = state.row(rank, generation).filter(|row| row.process.pid() == Some(pid)) else {
                 return;
             };
-            slot.requests.on_recalled(upto);
-            slot.changed.notify_waiters();
+            row.requests.on_recalled(upto);
+            row.changed.notify_waiters();
             // The first run counts as started, and its deadline runs: a connected worker refuses it
             // itself. A worker that is stopped never does that. If its tasks were taken back and
             // sent again each time, no task would ever reach its deadline, and the worker would
             // never be ended.
-            let first = slot.session.sent().next().filter(|_| slot.connection.is_read()).map_or(0, |(run, _)| run);
-            let not_begun = slot.session.take_back(begun.max(first), upto);
+            let first = row.session.sent().next().filter(|_| row.connection.is_read()).map_or(0, |(run, _)| run);
+            let not_begun = row.session.take_back(begun.max(first), upto);
             state.on_not_begun(now, rank, &not_begun);
         });
     }
@@ -216,7 +216,7 @@ impl Shared {
     /// All output of an exited worker has arrived.
     pub(crate) fn on_output_end(&self, rank: Rank, generation: Generation) {
         self.act(|state, _| {
-            if state.slot(rank, generation).is_some_and(WorkerSlot::on_output_end) {
+            if state.row(rank, generation).is_some_and(WorkerRow::on_output_end) {
                 state.held.release(rank);
             }
         });
@@ -225,7 +225,7 @@ impl Shared {
     /// The payload of a worker has made progress.
     pub(crate) fn on_progress(&self, rank: Rank, generation: Generation) {
         let mut state = self.lock();
-        if state.slot(rank, generation).is_some() {
+        if state.row(rank, generation).is_some() {
             state.scheduler.on_progress(tokio::time::Instant::now().into_std(), rank);
         }
     }
@@ -234,7 +234,7 @@ impl Shared {
     pub(crate) fn on_stacks(&self, rank: Rank, generation: Generation, text: &[u8]) {
         let text = String::from_utf8_lossy(text).into_owned();
         self.act(|state, now| {
-            if state.slot(rank, generation).is_some() {
+            if state.row(rank, generation).is_some() {
                 state.scheduler.on_stacks(now, rank, text);
             }
         });
@@ -244,10 +244,10 @@ impl Shared {
     pub(crate) fn on_emitted(&self, rank: Rank, generation: Generation, stream: OutputStream, end: u64) {
         self.act(|state, now| {
             let State { held, workers, .. } = state;
-            let slot = workers.get_mut(rank);
-            if let Some(slot) = slot.filter(|slot| slot.generation() == generation) {
-                slot.output.on_emitted(stream, end);
-                held.advance(now, rank, |unread| slot.has_emitted(unread));
+            let row = workers.get_mut(rank);
+            if let Some(row) = row.filter(|row| row.generation() == generation) {
+                row.output.on_emitted(stream, end);
+                held.advance(now, rank, |unread| row.has_emitted(unread));
             }
         });
     }
@@ -264,13 +264,13 @@ impl Shared {
         let (node, Parts { earlier, lengths }) = {
             let mut state = self.lock();
             let running = state.scheduler.sent(rank).next();
-            if state.slot(rank, generation).is_some() {
+            if state.row(rank, generation).is_some() {
                 state.scheduler.on_progress(tokio::time::Instant::now().into_std(), rank);
             }
             // Also known for a node that has left.
             let node = state.scheduler.layout().node(rank);
-            let parts = match state.slot(rank, generation) {
-                Some(slot) => slot.output.on_arrived(stream, offset, bytes.len(), running),
+            let parts = match state.row(rank, generation) {
+                Some(row) => row.output.on_arrived(stream, offset, bytes.len(), running),
                 None => Parts { earlier: 0, lengths: vec![(bytes.len(), None)] },
             };
             (node, parts)
@@ -326,7 +326,7 @@ impl Shared {
         if warnings.is_empty() || !self.events.has_readers() {
             return;
         }
-        let task = state.workers.get(rank).and_then(|slot| slot.session.task(run));
+        let task = state.workers.get(rank).and_then(|row| row.session.task(run));
         let Some(task) = task.filter(|id| state.scheduler.has(rank, *id)) else { return };
         for Warning { message, hint } in warnings {
             state.effects.event(PoolEvent::TaskWarned { task, rank, message, hint });
@@ -334,9 +334,9 @@ impl Shared {
     }
 
     fn on_end(&self, state: &mut State, now: Instant, rank: Rank, end: TaskEnd, bytes: usize, outcome: Outcome) {
-        let Some(slot) = state.workers.get_mut(rank) else { return };
-        let answer = slot.session.on_result(end.sequence, end.run, bytes);
-        if let (Some(sequence), Some(link)) = (answer.acknowledge, slot.connection.link())
+        let Some(row) = state.workers.get_mut(rank) else { return };
+        let answer = row.session.on_result(end.sequence, end.run, bytes);
+        if let (Some(sequence), Some(link)) = (answer.acknowledge, row.connection.link())
             && let Ok((head, body)) = (ToWorker::Ack { sequence }).encode()
             && link.push(&head, body).is_ok()
         {
@@ -346,9 +346,9 @@ impl Shared {
         // world.
         let Some(id) = answer.task.filter(|id| state.scheduler.has(rank, *id)) else { return };
         let ends = [end.stdout, end.stderr];
-        let wrote = slot.output.on_task_end(id, ends);
-        let unread = Unread { rank, generation: slot.generation(), ends };
-        let unread = Some(unread).filter(|unread| wrote && !slot.has_emitted(unread));
+        let wrote = row.output.on_task_end(id, ends);
+        let unread = Unread { rank, generation: row.generation(), ends };
+        let unread = Some(unread).filter(|unread| wrote && !row.has_emitted(unread));
         if let Some(entry) = state.tasks.get_mut(id) {
             entry.ran = Some(Duration::from_micros(end.micros));
             entry.unread = unread;

@@ -26,12 +26,12 @@ impl Shared {
         value: Bytes,
         after: &mut After,
     ) {
-        let Some(slot) = state.workers.get_mut(rank) else { return };
-        if !slot.session.on_report(sequence, value.len()) {
+        let Some(row) = state.workers.get_mut(rank) else { return };
+        if !row.session.on_report(sequence, value.len()) {
             return;
         }
-        let generation = slot.generation();
-        let task = slot.session.task(run).filter(|id| state.scheduler.has(rank, *id));
+        let generation = row.generation();
+        let task = row.session.task(run).filter(|id| state.scheduler.has(rank, *id));
         state.effects.received(value.len());
         // Otherwise no caller waits for the task any more.
         if task.is_some() || run == 0 {
@@ -45,21 +45,21 @@ impl Shared {
             if let Some(reader) = reader {
                 foreign(|| reader.send(report));
                 let shared = Arc::downgrade(self);
-                let slot = state.workers.get_mut(rank).filter(|slot| slot.session.is_report_due());
-                if let Some(slot) = slot
+                let row = state.workers.get_mut(rank).filter(|row| row.session.is_report_due());
+                if let Some(row) = row
                     && reader.when_read(move || {
                         if let Some(shared) = shared.upgrade() {
                             shared.on_reports_read(rank, generation);
                         }
                     })
                 {
-                    slot.session.withhold(run);
+                    row.session.withhold(run);
                 }
             }
-        } else if let Some(slot) = state.workers.get_mut(rank) {
-            slot.session.release(run);
+        } else if let Some(row) = state.workers.get_mut(rank) {
+            row.session.release(run);
         }
-        if state.workers.get(rank).is_some_and(|slot| slot.session.is_report_due()) {
+        if state.workers.get(rank).is_some_and(|row| row.session.is_report_due()) {
             state.acknowledge(rank, after);
         }
     }
@@ -69,7 +69,7 @@ impl Shared {
         let mut after = After::default();
         {
             let mut state = self.lock();
-            if state.slot(rank, generation).is_some() {
+            if state.row(rank, generation).is_some() {
                 state.acknowledge(rank, &mut after);
             }
         }
@@ -85,8 +85,8 @@ impl State {
 
     /// Acknowledges everything that has arrived from a worker.
     fn acknowledge(&mut self, rank: Rank, after: &mut After) {
-        let Some(slot) = self.workers.get_mut(rank) else { return };
-        let sequence = slot.session.acknowledge_all();
+        let Some(row) = self.workers.get_mut(rank) else { return };
+        let sequence = row.session.acknowledge_all();
         self.push_to_worker(rank, ToWorker::Ack { sequence }, after);
     }
 }

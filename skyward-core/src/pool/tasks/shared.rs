@@ -21,7 +21,7 @@ use super::poison::Refused;
 use super::state::State;
 use super::timing::LAST_ANSWERS;
 use super::waiters::Waiters;
-use super::worker::WorkerSlot;
+use super::worker::WorkerRow;
 use crate::compute::{CallsStatus, PoolPhase, PoolStatus, WorkerStatus};
 use crate::error::{Error, WorkerExit};
 use crate::event::{Events, PoolEvent};
@@ -205,11 +205,11 @@ impl Shared {
 
     pub(crate) fn status(&self) -> PoolStatus {
         let state = self.lock();
-        let workers = state.workers.iter().map(|(rank, slot)| WorkerStatus {
+        let workers = state.workers.iter().map(|(rank, row)| WorkerStatus {
             rank,
             node: state.scheduler.node_of(rank),
             ready: state.scheduler.is_ready(rank),
-            pid: slot.process.pid(),
+            pid: row.process.pid(),
             task: state.scheduler.sent(rank).next(),
             helps: state.scheduler.helped(rank).collect(),
         });
@@ -253,8 +253,8 @@ impl Shared {
 
     /// Waits until this worker has exited.
     pub(crate) async fn exited(&self, rank: Rank, generation: Generation) -> WorkerExit {
-        let exit = self.until_worker(rank, |slot| match slot.generation() == generation {
-            true => slot.process.exit().cloned(),
+        let exit = self.until_worker(rank, |row| match row.generation() == generation {
+            true => row.process.exit().cloned(),
             false => Some(WorkerExit::WorldEnded),
         });
         exit.await.unwrap_or(WorkerExit::WorldEnded)
@@ -262,7 +262,7 @@ impl Shared {
 
     /// Waits until all output of the exited workers of these ranks has arrived.
     pub(crate) async fn output_ended(&self, ranks: impl IntoIterator<Item = Rank>) {
-        let has_ended = |slot: &WorkerSlot| slot.output.has_ended() || !slot.process.has_ended();
+        let has_ended = |row: &WorkerRow| row.output.has_ended() || !row.process.has_ended();
         self.until_workers(ranks, has_ended).await;
     }
 
@@ -278,7 +278,7 @@ impl Shared {
     }
 
     /// Waits for something of the worker of a rank; `None` if the pool has no such rank.
-    async fn until_worker<T>(&self, rank: Rank, mut reached: impl FnMut(&WorkerSlot) -> Option<T>) -> Option<T> {
+    async fn until_worker<T>(&self, rank: Rank, mut reached: impl FnMut(&WorkerRow) -> Option<T>) -> Option<T> {
         loop {
             let changed = Arc::clone(&self.lock().workers.get(rank)?.changed);
             let mut changed = std::pin::pin!(changed.notified());
@@ -292,24 +292,24 @@ impl Shared {
 
     /// Waits for something of each of the workers of these ranks, as far as the pool has them: an agent
     /// whose node is not in the pool yet has no workers.
-    async fn until_workers(&self, ranks: impl IntoIterator<Item = Rank>, reached: impl Fn(&WorkerSlot) -> bool) {
+    async fn until_workers(&self, ranks: impl IntoIterator<Item = Rank>, reached: impl Fn(&WorkerRow) -> bool) {
         for rank in ranks {
-            self.until_worker(rank, |slot| reached(slot).then_some(())).await;
+            self.until_worker(rank, |row| reached(row).then_some(())).await;
         }
     }
 
     /// Waits until all answers of the workers of these ranks have been handled, up to the ends of
     /// their connections. The wait is short, since the connections of living workers do not end.
     pub(crate) async fn heard(&self, ranks: impl IntoIterator<Item = Rank>) {
-        let heard = self.until_workers(ranks, |slot| !slot.connection.is_read());
+        let heard = self.until_workers(ranks, |row| !row.connection.is_read());
         let _ = tokio::time::timeout(LAST_ANSWERS, heard).await;
     }
 
     /// A connection to a worker has been read to its end.
     pub(crate) fn on_read(&self, rank: Rank, generation: Generation, connection: u64) {
-        if let Some(slot) = self.lock().slot(rank, generation) {
-            slot.connection.on_read(connection);
-            slot.changed.notify_waiters();
+        if let Some(row) = self.lock().row(rank, generation) {
+            row.connection.on_read(connection);
+            row.changed.notify_waiters();
         }
     }
 
@@ -322,12 +322,12 @@ impl Shared {
             state.scheduler.follow(state.fleet.eligible());
             let mut lost = Vec::new();
             let exit = cause.exit().filter(|exit| exit.is_node_loss()).cloned().unwrap_or(WorkerExit::AgentGone);
-            for (rank, slot) in state.workers.of(node, state.scheduler.layout()) {
+            for (rank, row) in state.workers.of(node, state.scheduler.layout()) {
                 state.held.release(rank);
-                if slot.process.pid().is_some() {
+                if row.process.pid().is_some() {
                     lost.push(rank);
                 }
-                slot.leave(exit.clone());
+                row.leave(exit.clone());
             }
             state.nodes.clear(node);
             state.scheduler.on_node_lost(now, node, cause);
@@ -352,12 +352,12 @@ impl Shared {
     /// Recalls what a worker has not begun. Returns whether the worker has begun a run that it has
     /// not answered.
     pub(crate) async fn is_busy(&self, rank: Rank, generation: Generation) -> bool {
-        let asked = self.lock().slot(rank, generation).map_or(0, |slot| slot.session.last());
+        let asked = self.lock().row(rank, generation).map_or(0, |row| row.session.last());
         self.send(|state, after| state.recall(rank, after));
-        let busy = self.until_worker(rank, |slot| {
-            let answered = !slot.requests.is_recalling() || slot.process.has_ended();
-            let is_same = slot.generation() == generation;
-            (answered || !is_same).then(|| is_same && slot.session.sent().any(|(run, _)| run <= asked))
+        let busy = self.until_worker(rank, |row| {
+            let answered = !row.requests.is_recalling() || row.process.has_ended();
+            let is_same = row.generation() == generation;
+            (answered || !is_same).then(|| is_same && row.session.sent().any(|(run, _)| run <= asked))
         });
         busy.await.unwrap_or(false)
     }

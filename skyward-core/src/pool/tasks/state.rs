@@ -12,8 +12,8 @@ use super::machine_ends::MachineEnds;
 use super::making::Making;
 use super::node_rows::NodeRows;
 use super::rendezvous::Rendezvous;
-use super::worker::WorkerSlot;
-use super::worker_slots::WorkerSlots;
+use super::worker::WorkerRow;
+use super::worker_rows::WorkerRows;
 use crate::compute::{NodeStatus, PoolPhase};
 use crate::error::{Result, WorkerExit};
 use crate::ids::{Generation, NodeIndex, Rank, TaskId};
@@ -29,7 +29,7 @@ pub(crate) struct State {
     /// The decisions about the nodes. Only the driver changes them.
     pub(crate) fleet: Fleet,
     pub(crate) nodes: NodeRows,
-    pub(crate) workers: WorkerSlots,
+    pub(crate) workers: WorkerRows,
     pub(crate) tasks: Entries,
     /// The machines that are being made ready.
     pub(crate) making: Making,
@@ -49,7 +49,7 @@ impl State {
             rendezvous: Rendezvous::default(),
             fleet: Fleet::default(),
             nodes: NodeRows::default(),
-            workers: WorkerSlots::default(),
+            workers: WorkerRows::default(),
             tasks: Entries::default(),
             making: Making::default(),
             machine_ends: MachineEnds::default(),
@@ -59,16 +59,16 @@ impl State {
         }
     }
 
-    /// The slot of a rank, if it belongs to this generation.
-    pub(crate) fn slot(&mut self, rank: Rank, generation: Generation) -> Option<&mut WorkerSlot> {
-        self.workers.get_mut(rank).filter(|slot| slot.generation() == generation)
+    /// The row of a rank, if it belongs to this generation.
+    pub(crate) fn row(&mut self, rank: Rank, generation: Generation) -> Option<&mut WorkerRow> {
+        self.workers.get_mut(rank).filter(|row| row.generation() == generation)
     }
 
     /// How far the client has read the streams that a rank's worker runs.
     pub(crate) fn streams(&self, rank: Rank) -> Vec<Awaited> {
-        let Some(slot) = self.workers.get(rank) else { return Vec::new() };
+        let Some(row) = self.workers.get(rank) else { return Vec::new() };
         let awaited = |(run, task)| Some(self.tasks.get(task)?.items()?.awaited(run));
-        slot.session.sent().filter_map(awaited).collect()
+        row.session.sent().filter_map(awaited).collect()
     }
 
     /// A node has left: messages that still arrive from it are ignored.
@@ -108,10 +108,10 @@ impl State {
     /// Asks the agent of a worker to keep the worker from beginning the runs that were sent so far;
     /// [`Shared::on_recalled`](super::shared::Shared::on_recalled) handles the answer.
     pub(crate) fn recall(&mut self, rank: Rank, after: &mut After) {
-        let Some(slot) = self.workers.get_mut(rank) else { return };
-        let Some(pid) = slot.process.pid() else { return };
-        let upto = slot.session.recall();
-        slot.requests.recall(upto);
+        let Some(row) = self.workers.get_mut(rank) else { return };
+        let Some(pid) = row.process.pid() else { return };
+        let upto = row.session.recall();
+        row.requests.recall(upto);
         self.push_to_agent(rank, |generation, worker| ToAgent::Recall { generation, worker, pid, upto }, after);
     }
 
@@ -124,8 +124,8 @@ impl State {
     }
 
     pub(crate) fn push_to_worker(&mut self, rank: Rank, message: ToWorker<'_>, after: &mut After) {
-        let slot = self.workers.get(rank);
-        let Some(link) = slot.and_then(|slot| slot.connection.link().cloned()) else { return };
+        let row = self.workers.get(rank);
+        let Some(link) = row.and_then(|row| row.connection.link().cloned()) else { return };
         if let Ok((head, body)) = message.encode()
             && link.push(&head, body).is_ok()
         {
@@ -134,8 +134,8 @@ impl State {
     }
 
     pub(crate) fn kill(&mut self, rank: Rank, reason: WorkerExit, after: &mut After) {
-        if let Some(slot) = self.workers.get_mut(rank) {
-            slot.requests.kill(reason);
+        if let Some(row) = self.workers.get_mut(rank) {
+            row.requests.kill(reason);
         }
         self.signal(rank, Signal::Kill, after);
     }
@@ -147,7 +147,7 @@ impl State {
     /// Sends the agent of a worker a message about that worker, which is named by its generation
     /// and by its number on the node.
     fn push_to_agent(&mut self, rank: Rank, message: impl FnOnce(u64, u32) -> ToAgent, after: &mut After) {
-        let Some(generation) = self.workers.get(rank).map(|slot| slot.generation().0) else { return };
+        let Some(generation) = self.workers.get(rank).map(|row| row.generation().0) else { return };
         let layout = self.scheduler.layout();
         let (node, worker) = (layout.node(rank), layout.worker(rank));
         let Some(agent) = self.nodes.get(node).and_then(|row| row.agent.as_ref()) else { return };
@@ -160,8 +160,8 @@ impl State {
 
     /// Delivers a report after the output that is still missing.
     pub(crate) fn emit_after(&mut self, now: Instant, unread: Option<Unread>, effect: Effect) {
-        let slot = |unread: &Unread| self.workers.get(unread.rank);
-        match unread.filter(|unread| slot(unread).is_some_and(|slot| !slot.has_emitted(unread))) {
+        let row = |unread: &Unread| self.workers.get(unread.rank);
+        match unread.filter(|unread| row(unread).is_some_and(|row| !row.has_emitted(unread))) {
             Some(unread) => self.held.hold(now, unread, effect),
             None => self.effects.push(effect),
         }
@@ -172,8 +172,8 @@ impl State {
     pub(crate) fn emit_held(&mut self, now: Instant) {
         for rank in self.held.overdue(now) {
             self.effects.push(Effect::OutputLate(rank));
-            if let Some(slot) = self.workers.get_mut(rank) {
-                slot.output.on_late();
+            if let Some(row) = self.workers.get_mut(rank) {
+                row.output.on_late();
             }
         }
         self.effects.extend(self.held.take_ready());

@@ -19,7 +19,7 @@ use crate::ids::Generation;
 use crate::worker::session::Session;
 
 /// What the client knows about the worker of a rank.
-pub(crate) struct WorkerSlot {
+pub(crate) struct WorkerRow {
     generation: Generation,
     pub(crate) session: Session,
     pub(crate) process: Process,
@@ -49,8 +49,8 @@ pub(crate) struct Ended {
     pub(crate) by_itself: bool,
 }
 
-impl WorkerSlot {
-    /// The slot of a worker that is about to be started.
+impl WorkerRow {
+    /// The row of a worker that is about to be started.
     pub(crate) fn new(generation: Generation, max_frame_bytes: usize) -> Self {
         Self {
             generation,
@@ -64,16 +64,16 @@ impl WorkerSlot {
         }
     }
 
-    /// The slot of a rank that joins again: an earlier worker of the rank has left, and had written
+    /// The row of a rank that joins again: an earlier worker of the rank has left, and had written
     /// this much output in this generation.
     pub(crate) fn rejoined(generation: Generation, written: [u64; 2], max_frame_bytes: usize) -> Self {
-        let mut slot = Self::new(generation, max_frame_bytes);
-        slot.process.on_machine_lost(WorkerExit::Left);
-        slot.output = Output::of_earlier(written);
-        slot
+        let mut row = Self::new(generation, max_frame_bytes);
+        row.process.on_machine_lost(WorkerExit::Left);
+        row.output = Output::of_earlier(written);
+        row
     }
 
-    /// The slot of the worker that is started in place of this one. Within a generation, a worker
+    /// The row of the worker that is started in place of this one. Within a generation, a worker
     /// on the same machine continues the same files.
     pub(crate) fn replaced(&self, generation: Generation, max_frame_bytes: usize) -> Self {
         let same_machine = !self.process.exit().is_some_and(WorkerExit::is_node_loss);

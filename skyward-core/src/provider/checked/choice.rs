@@ -94,7 +94,7 @@ fn shown(offer: &Offer) -> String {
     };
     format!(
         "{} in {} ({} cores, {} GiB{accelerator}{price})",
-        offer.machine_type, offer.place, offer.cpus, offer.memory_gib
+        offer.machine_type, offer.zone, offer.cpus, offer.memory_gib
     )
 }
 

@@ -334,11 +334,11 @@ async fn requirements_that_this_host_cannot_meet_are_named() {
     let checked = crate::provider::Checked::new(Arc::new(host.local.clone()));
     checked.candidates(&Requirements::default().disk_gib(disk / 2)).await.unwrap();
     let spot = Requirements::default().market(Market::Spot);
-    let place = Requirements::default().places(["eu-west-1a"]);
+    let zone = Requirements::default().zones(["eu-west-1a"]);
     let large = Requirements::default().disk_gib(u32::MAX);
     for (wanted, lacks) in [
         (spot, "a spot price".to_owned()),
-        (place, "a place among eu-west-1a".to_owned()),
+        (zone, "a zone among eu-west-1a".to_owned()),
         (large, format!("{} GiB of disk", u32::MAX)),
     ] {
         assert_eq!(host.local.offers(&wanted).await.unwrap(), []);

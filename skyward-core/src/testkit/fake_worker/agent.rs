@@ -84,13 +84,17 @@ impl FakeNode {
                 send(sender, &(37, sequence), Bytes::new());
             }
             7 => {
-                let (_, generation, slot, stdout, stderr): (u32, u64, u32, usize, usize) = read(head)?;
-                if let Some(worker) = state.workers.get_mut(&slot).filter(|it| it.generation == generation) {
+                let (_, generation, worker_index, stdout, stderr): (u32, u64, u32, usize, usize) = read(head)?;
+                if let Some(worker) = state.workers.get_mut(&worker_index).filter(|it| it.generation == generation) {
                     worker.subscribed = true;
                     for (stream, from) in [stdout, stderr].into_iter().enumerate() {
                         let rest = worker.output[stream].get(from..).unwrap_or_default();
                         if !rest.is_empty() {
-                            send(sender, &(38, generation, slot, stream + 1, from), Bytes::copy_from_slice(rest));
+                            send(
+                                sender,
+                                &(38, generation, worker_index, stream + 1, from),
+                                Bytes::copy_from_slice(rest),
+                            );
                         }
                     }
                 }

@@ -13,17 +13,23 @@ use crate::worker::link::Sender;
 use crate::worker::message::PROTOCOL_VERSION;
 
 impl FakeNode {
-    pub(super) fn on_worker_frame(&self, state: &mut State, slot: u32, sender: &Sender, frame: Frame) -> Option<()> {
+    pub(super) fn on_worker_frame(
+        &self,
+        state: &mut State,
+        worker_index: u32,
+        sender: &Sender,
+        frame: Frame,
+    ) -> Option<()> {
         let node = self.0.node;
-        let worker = state.workers.get_mut(&slot)?;
+        let worker = state.workers.get_mut(&worker_index)?;
         let head = &frame.head[..];
         match number(head)? {
             65 => {
                 let (_, _, _, acknowledged, streams): Greeting = read(head)?;
                 let hello =
                     (97, PROTOCOL_VERSION, worker.pid, worker.generation, worker.rank, true, "3.12.1", worker.received);
-                if self.fate().ends_greeting(node, slot, worker.pid - FIRST_PID) {
-                    self.end_worker(state, slot, None, Some(9));
+                if self.fate().ends_greeting(node, worker_index, worker.pid - FIRST_PID) {
+                    self.end_worker(state, worker_index, None, Some(9));
                     send(sender, &hello, Bytes::new());
                     return Some(());
                 }
@@ -41,19 +47,19 @@ impl FakeNode {
                 }
             }
             66 => {
-                let (_, slot, _): (u32, u32, String) = read(head)?;
+                let (_, payload, _): (u32, u32, String) = read(head)?;
                 let Payload { entry } = rmp_serde::from_slice(&frame.body).ok()?;
-                worker.loaded.insert(slot, entry.into());
+                worker.loaded.insert(payload, entry.into());
             }
             67 => {
                 let mut rest = head;
                 rmp::decode::read_array_len(&mut rest).ok()?;
                 let mut next = || rmp::decode::read_int::<u64, _>(&mut rest).ok();
-                let (_, run, slot, acknowledged, granted) = (next()?, next()?, next()? as u32, next()?, next()?);
+                let (_, run, payload, acknowledged, granted) = (next()?, next()?, next()? as u32, next()?, next()?);
                 if state.succeeded {
                     self.0.witness.wrong(format!("run {run} came to a machine of node {node} that was replaced"));
                 }
-                let entry = worker.loaded.get(&slot).cloned().unwrap_or_else(|| {
+                let entry = worker.loaded.get(&payload).cloned().unwrap_or_else(|| {
                     self.0.witness.wrong(format!("run {run} came before its source"));
                     Arc::default()
                 });
@@ -83,7 +89,7 @@ impl FakeNode {
                     worker.answer(task, Err(Failure::of("cancelled")));
                 }
             }
-            71 => self.end_worker(state, slot, Some(0), None),
+            71 => self.end_worker(state, worker_index, Some(0), None),
             73 => {
                 let (_, _, _, _): (u32, String, f64, String) = read(head)?;
                 self.0.witness.on_notice();

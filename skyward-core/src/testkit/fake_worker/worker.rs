@@ -22,7 +22,7 @@ pub(in crate::testkit) struct Worker {
     pub(super) client: Option<Sender>,
     /// The newest connection, which replaced all earlier ones.
     pub(super) newest: u64,
-    /// The entry of the payload in each slot.
+    /// The entry of each payload, by its number.
     pub(super) loaded: BTreeMap<u32, Arc<str>>,
     /// The number of the last run that has arrived.
     pub(super) received: u64,

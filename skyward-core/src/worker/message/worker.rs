@@ -30,13 +30,13 @@ pub enum ToWorker<'a> {
         streams: &'a [Awaited],
     },
     Load {
-        slot: u32,
+        payload: u32,
         digest: &'a str,
         body: Bytes,
     },
     Run {
         run: u64,
-        slot: u32,
+        payload: u32,
         acknowledged: u64,
         granted: u64,
         trace: Option<&'a TraceContext>,
@@ -173,13 +173,13 @@ impl ToWorker<'_> {
                 let streams: Vec<_> = streams.iter().map(|at| (at.run, at.arrived, at.granted)).collect();
                 (pack(&(65, PROTOCOL_VERSION, generation, acknowledged, streams))?, Bytes::new())
             }
-            Self::Load { slot, digest, body } => (pack(&(66, slot, digest))?, body),
-            Self::Run { run, slot, acknowledged, granted, trace, gang, depth, args } => {
+            Self::Load { payload, digest, body } => (pack(&(66, payload, digest))?, body),
+            Self::Run { run, payload, acknowledged, granted, trace, gang, depth, args } => {
                 let trace = trace.map(|trace| (trace.parent(), trace.state().unwrap_or_default()));
                 let head = match (gang, depth) {
-                    (None, 0) => pack(&(67, run, slot, acknowledged, granted, trace))?,
-                    (Some(gang), 0) => pack(&(67, run, slot, acknowledged, granted, trace, gang))?,
-                    (gang, depth) => pack(&(67, run, slot, acknowledged, granted, trace, gang, depth))?,
+                    (None, 0) => pack(&(67, run, payload, acknowledged, granted, trace))?,
+                    (Some(gang), 0) => pack(&(67, run, payload, acknowledged, granted, trace, gang))?,
+                    (gang, depth) => pack(&(67, run, payload, acknowledged, granted, trace, gang, depth))?,
                 };
                 (head, args)
             }

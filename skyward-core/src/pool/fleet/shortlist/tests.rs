@@ -1,15 +1,15 @@
 use super::*;
 
-fn offer(id: &str, place: &str) -> Offer {
-    Offer::new(id, place, 8, 32).id(OfferId::new(format!("{id}/{place}")))
+fn offer(id: &str, zone: &str) -> Offer {
+    Offer::new(id, zone, 8, 32).id(OfferId::new(format!("{id}/{zone}")))
 }
 
-fn gpu(id: &str, place: &str, kind: &str, quota: &str) -> Offer {
-    offer(id, place).accelerator(Accelerator::new(kind, 8)).quota(quota)
+fn gpu(id: &str, zone: &str, kind: &str, quota: &str) -> Offer {
+    offer(id, zone).accelerator(Accelerator::new(kind, 8)).quota(quota)
 }
 
-fn shortlist(offers: Vec<Offer>, same_place: bool) -> Shortlist {
-    Shortlist::new("cloud", offers, same_place)
+fn shortlist(offers: Vec<Offer>, same_zone: bool) -> Shortlist {
+    Shortlist::new("cloud", offers, same_zone)
 }
 
 /// Refuses one offer after another for this reason; returns the ids of the offers that were tried.
@@ -82,11 +82,11 @@ fn a_problem_of_the_account_or_of_the_request_ends_the_search() {
 }
 
 #[test]
-fn the_first_machine_fixes_the_accelerators_and_in_a_world_the_place() {
+fn the_first_machine_fixes_the_accelerators_and_in_a_world_the_zone() {
     let now = Instant::now();
     let offers = || vec![gpu("p5", "1", "H100", "P"), gpu("p5", "2", "H100", "P"), gpu("g6", "1", "L4", "G")];
-    for (same_place, left) in [(false, vec!["p5/1", "p5/2"]), (true, vec!["p5/1"])] {
-        let mut shortlist = shortlist(offers(), same_place);
+    for (same_zone, left) in [(false, vec!["p5/1", "p5/2"]), (true, vec!["p5/1"])] {
+        let mut shortlist = shortlist(offers(), same_zone);
         assert!(shortlist.is_open());
         let Next::Try(first) = shortlist.next(now, |_| true) else { panic!("nothing to try") };
         shortlist.on_bought(&first);

@@ -54,7 +54,7 @@ async fn persist(shared: &Arc<Shared>, remote: &dyn Remote, rank: Rank, generati
             Err(_) => Error::new(ErrorKind::Timeout, format!("the worker did not answer within {CALLER_ANSWER:?}")),
         };
         // While the worker cannot be reached at all, nothing is wrong with its calls.
-        if shared.lock().slot(rank, generation).is_some_and(|slot| !slot.connection.is_read()) {
+        if shared.lock().row(rank, generation).is_some_and(|row| !row.connection.is_read()) {
             end = Instant::now() + CALLER_REACHED;
         }
         if Instant::now() >= end {

@@ -33,7 +33,7 @@ pub(crate) fn pool() -> Arc<Shared> {
     shared.act(|state, now| {
         state.scheduler = Scheduler::new(1, 1, false, limits);
         state.workers.add(1, limits.max_frame_bytes);
-        *state.workers.get_mut(RANK).unwrap() = WorkerSlot::new(LIFE, limits.max_frame_bytes);
+        *state.workers.get_mut(RANK).unwrap() = WorkerRow::new(LIFE, limits.max_frame_bytes);
         state.fleet = Fleet::new(false, Layout::new(1), Nodes::fixed(1), vec![MachineNumber(0)], std::iter::empty());
         let place = Arc::new(Place::new("", ""));
         let machine = Arc::new(machine(shared.pool.clone()));

@@ -34,7 +34,7 @@ async fn requirements_that_no_offer_meets_are_named() {
     let wants = || wants(Some("A10G"), None);
     for (wanted, lacks) in [
         (wants().market(Market::Spot), "a spot price"),
-        (wants().places(["eu-west-1a"]), "a place among eu-west-1a"),
+        (wants().zones(["eu-west-1a"]), "a zone among eu-west-1a"),
         (wants().disk_gib(500), "500 GiB of disk"),
         (wants().architecture(Architecture::Aarch64), "an aarch64 processor"),
         (wants().most_usd_per_hour(0.5), "a price of at most $0.5/h"),
