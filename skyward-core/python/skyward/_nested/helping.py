@@ -30,6 +30,8 @@ from .messages import Help
 
 _encode = msgspec.msgpack.Encoder().encode
 CANCELLED: Final = _encode(simple_failure("cancelled", "the call was cancelled"))
+_CANCELLED: Final[tuple[int, Buffer]] = (wire.HELP_FAILED, CANCELLED)
+"""The answer of a cancelled call. What the call returned or raised is not described, which runs the payload's code."""
 _NOT_ENDED: Final = _encode(
     simple_failure(
         "encode",
@@ -117,12 +119,13 @@ def _on_main(hub: Hub, awaiting: Awaiting[Any]) -> None:
     if fork.is_child:
         fork.end(error)
     micros = (perf_counter_ns() - began) // 1000
-    answer = _answer(hub, call, value, error)
+    # Code around the call may be cancelled, and the call's code may have suppressed the interrupt.
+    number, reply = _CANCELLED if frame.interrupted or hub.is_doomed() else _answer(hub, call, value, error)
     del value, error
     on_ended()
-    # Code around the call may be cancelled, and the call's code may have suppressed the interrupt.
-    cancelled = frame.interrupted or hub.is_doomed()
-    number, reply = (wire.HELP_FAILED, CANCELLED) if cancelled else answer
+    # The code that describes the answer may have been interrupted too.
+    if frame.interrupted or hub.is_doomed():
+        number, reply = _CANCELLED
     with hub.lock:
         # The client may request the next call as soon as it has the answer.
         hub.main_wait = awaiting
@@ -177,12 +180,13 @@ def _run_aside(hub: Hub, frame: AsideFrame, call: Call) -> None:
         error = raised
         frame.enter()
     micros = (perf_counter_ns() - began) // 1000
-    answer = _answer(hub, call, value, error)
+    number, reply = _CANCELLED if frame.cancelled or frame.ended else _answer(hub, call, value, error)
     del value, error
     with hub.lock:
         hub.asides.pop(frame.help, None)
     hub.threads.pop(me, None)
-    number, reply = (wire.HELP_FAILED, CANCELLED) if frame.cancelled or frame.ended else answer
+    if frame.cancelled or frame.ended:
+        number, reply = _CANCELLED
     try:
         on_ended()
         hub.end_frame(frame, number, micros, body=reply)
