@@ -112,7 +112,7 @@ impl Aws {
 
     /// What the machines of a pool share; makes it if it does not exist yet, for this owner and with
     /// these labels.
-    async fn shared(&self, clients: &Clients, pool: &Pool, (owner, labels): (&str, &Labels)) -> Result<Arc<Shared>> {
+    async fn shared(&self, clients: &Clients, pool: &Pool, owner: &str, labels: &Labels) -> Result<Arc<Shared>> {
         let _making = pool.making.lock().await;
         if let Some(shared) = pool.shared() {
             return Ok(shared);
@@ -130,7 +130,7 @@ impl Aws {
             Some(group) => group.clone(),
             None => {
                 let from = self.who_may_log_in(&network).await?;
-                network::make_group(clients, &network, &pool.id, tags, (options.ssh_port, &from)).await?
+                network::make_group(clients, &network, &pool.id, tags, options.ssh_port, &from).await?
             }
         };
         let placement_group = match options.placement_group {
@@ -171,7 +171,7 @@ impl Aws {
     async fn launch_some(&self, pool: &Pool, batch: &LaunchBatch, requests: Vec<LaunchRequest>) -> Result<Answers> {
         let Some(first) = requests.first() else { return Ok(Answers::new()) };
         let clients = self.clients().await?;
-        let shared = self.shared(clients, pool, (&first.owner, &first.labels)).await?;
+        let shared = self.shared(clients, pool, &first.owner, &first.labels).await?;
         let (options, all_or_none) = (&self.options, batch.all_or_none);
         Ok(launch::launch(clients, options, (pool, &shared), &batch.offer, requests, all_or_none).await)
     }
@@ -187,7 +187,8 @@ impl Aws {
         &self,
         machine: &MachineId,
         instance: Option<&Instance>,
-        (watch, now): (&[String], SystemTime),
+        watch: &[String],
+        now: SystemTime,
     ) -> MachineReport {
         let pools = self.pools();
         let known = pools.values().find_map(|pool| Some((Arc::clone(pool), pool.seen(machine)?)));
@@ -206,7 +207,7 @@ impl Aws {
             return MachineReport::new(if settled { MachineState::Gone } else { MachineState::Unknown });
         };
         let block_ends = *self.block_ends.lock().unwrap_or_else(PoisonError::into_inner);
-        let report = machines::report(instance, self.options.addressing, watch, (now, block_ends));
+        let report = machines::report(instance, self.options.addressing, watch, now, block_ends);
         if let Some((pool, _)) = known {
             if let Some(address) = machines::reached_at(instance, self.options.addressing) {
                 pool.update(machine, |seen| seen.address = Some(address.to_owned()));
@@ -315,7 +316,7 @@ impl Provider for Aws {
     async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
         let clients = self.clients().await?;
         let known = self.known(&pool.pool, pool.lease)?;
-        self.shared(clients, &known, (&pool.owner, &pool.labels)).await.map(|_| ())
+        self.shared(clients, &known, &pool.owner, &pool.labels).await.map(|_| ())
     }
 
     async fn adopt(&self, pool: &PoolRequest) -> Result<()> {
@@ -340,7 +341,7 @@ impl Provider for Aws {
         let (watch, now) = (self.watch(), SystemTime::now());
         let report = |machine: &MachineId| {
             let found = instances.iter().find(|instance| instance.instance_id() == Some(machine.as_str()));
-            self.report(machine, found, (&watch, now))
+            self.report(machine, found, &watch, now)
         };
         Ok(machines.iter().map(report).collect())
     }

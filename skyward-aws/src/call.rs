@@ -54,7 +54,8 @@ impl Call {
         pool: &Pool,
         shared: &Shared,
         options: &Options,
-        (image, offer): (Image, Offer),
+        image: Image,
+        offer: Offer,
         requests: Vec<LaunchRequest>,
         all_or_none: bool,
     ) -> Result<Self> {

@@ -33,7 +33,8 @@ pub(crate) type Answers = BTreeMap<LaunchId, Result<Machine>>;
 pub(crate) async fn launch(
     clients: &Clients,
     options: &Options,
-    (pool, shared): (&Pool, &Shared),
+    pool: &Pool,
+    shared: &Shared,
     offer: &Offer,
     requests: Vec<LaunchRequest>,
     all_or_none: bool,
@@ -46,7 +47,7 @@ pub(crate) async fn launch(
         if left.is_empty() {
             return answers;
         }
-        match launch_new(clients, options, (pool, shared), offer, left.clone(), all_or_none).await {
+        match launch_new(clients, options, pool, shared, offer, left.clone(), all_or_none).await {
             Ok(Some(new)) => answers.extend(new),
             // Another caller has begun one of them meanwhile.
             Ok(None) => {}
@@ -80,7 +81,8 @@ async fn launch_begun(clients: &Clients, options: &Options, pool: &Pool, request
 async fn launch_new(
     clients: &Clients,
     options: &Options,
-    (pool, shared): (&Pool, &Shared),
+    pool: &Pool,
+    shared: &Shared,
     offer: &Offer,
     requests: Vec<LaunchRequest>,
     all_or_none: bool,
@@ -97,7 +99,7 @@ async fn launch_new(
         return Ok(Some(answers));
     }
     let image = image(clients, options, pool, offer).await?;
-    let call = Arc::new(Call::new(pool, shared, options, (image, offer.clone()), new, all_or_none)?);
+    let call = Arc::new(Call::new(pool, shared, options, image, offer.clone(), new, all_or_none)?);
     if pool.is_unchecked() {
         check(clients, options, pool, &call).await?;
         pool.checked();

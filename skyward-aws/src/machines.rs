@@ -49,7 +49,8 @@ pub(crate) fn report(
     instance: &Instance,
     addressing: Addressing,
     watch: &[String],
-    (now, block_ends): (SystemTime, Option<SystemTime>),
+    now: SystemTime,
+    block_ends: Option<SystemTime>,
 ) -> MachineReport {
     let mut state = state(instance);
     let place = instance.private_ip_address().map(|address| Place::new(address, FOLDER).watch(watch.iter().cloned()));
@@ -141,7 +142,7 @@ mod tests {
     }
 
     fn report_of(instance: &Instance) -> MachineReport {
-        report(instance, Addressing::Public, &["watch".to_owned()], (SystemTime::now(), None))
+        report(instance, Addressing::Public, &["watch".to_owned()], SystemTime::now(), None)
     }
 
     #[test]
@@ -167,7 +168,7 @@ mod tests {
         assert_eq!(place.folder.as_str(), FOLDER);
         let late = instance(InstanceStateName::Running).set_public_ip_address(None).build();
         assert_eq!(report_of(&late).state, MachineState::Starting);
-        let within = report(&late, Addressing::Private, &[], (SystemTime::now(), None));
+        let within = report(&late, Addressing::Private, &[], SystemTime::now(), None);
         assert_eq!(within.state, MachineState::Running);
         assert_eq!(reached_at(&late, Addressing::Private), Some("10.0.0.7"));
     }
@@ -180,7 +181,7 @@ mod tests {
             let tags = budget.map(|budget| (tags::ENDS.to_owned(), tags::seconds(at(budget))));
             let tags = tags::list(&tags.into_iter().collect::<Tags>());
             let instance = instance(InstanceStateName::Running).set_tags(Some(tags)).build();
-            let report = report(&instance, Addressing::Public, &[], (now, block.map(at)));
+            let report = report(&instance, Addressing::Public, &[], now, block.map(at));
             // A tag has whole seconds.
             report.ends_in.map(|left| (left.as_secs_f64() / 10.0).round() * 10.0)
         };

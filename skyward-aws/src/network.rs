@@ -94,7 +94,8 @@ pub(crate) async fn make_group(
     network: &Network,
     pool: &PoolId,
     tags: &Tags,
-    (port, from): (u16, &[IpNet]),
+    port: u16,
+    from: &[IpNet],
 ) -> Result<String> {
     let name = group_name(pool);
     let made = clients

@@ -37,6 +37,8 @@ pub(crate) struct Cleanup {
 #[derive(Debug, Default)]
 struct Left {
     machines: Vec<MachineId>,
+    /// The machines that were confirmed gone.
+    gone: Vec<MachineId>,
     /// How many of the machines are still paid for, as far as is known.
     unreleased: usize,
     /// Whether there may be more machines, because the provider did not list the pool's machines.
@@ -163,7 +165,7 @@ impl Cleanup {
     /// Ends the machines until none of them is paid for any more; [`end_all`](Self::end_all) waits
     /// until the rest has ended.
     pub(crate) async fn release(&self, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
-        self.end_some(end, None, Until::Released, gone, &mut Vec::new()).await?;
+        self.end_some(end, None, Until::Released, gone, &mut Left::default()).await?;
         let is_gone = lock(&self.machines).is_empty();
         if is_gone { self.forget().await } else { Ok(()) }
     }
@@ -186,19 +188,19 @@ impl Cleanup {
     /// Ends the pool's machines, waits until the provider confirms that they are gone, and removes
     /// what they shared.
     pub(crate) async fn end_machines(&self, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
-        self.end_some(end, None, Until::Gone, gone, &mut Vec::new()).await
+        self.end_some(end, None, Until::Gone, gone, &mut Left::default()).await
     }
 
     /// Ends the machines of one number, and takes those that are confirmed gone off the record.
     /// Machines that are only released stay on record until the pool ends.
     pub(crate) async fn retire(&self, number: MachineNumber, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
-        let mut ended = Vec::new();
-        let retired = self.end_some(end, Some(number), Until::Released, gone, &mut ended).await;
+        let mut left = Left::default();
+        let retired = self.end_some(end, Some(number), Until::Released, gone, &mut left).await;
         if retired.is_ok() {
             lock(&self.account).on_retired(number, clock::now());
         }
         if let Some(ledger) = &self.ledger
-            && let Err(error) = ledger.gone(ended).await
+            && let Err(error) = ledger.gone(left.gone).await
         {
             // A machine that is gone and still on record is ended once more later, which does no
             // harm.
@@ -213,16 +215,15 @@ impl Cleanup {
         only: Option<MachineNumber>,
         until: Until,
         over: impl Fn(&Machine),
-        gone: &mut Vec<MachineId>,
+        left: &mut Left,
     ) -> Result<()> {
         let began = Instant::now();
         let limit = end.saturating_duration_since(began);
         let mut pause = END_PAUSE;
-        let mut left = Left::default();
         let heard = Arc::clone(&left.heard);
         let provider = self.provider.reporting(move |error| *lock(&heard) = Some(error.clone()));
         loop {
-            let round = self.round(&provider, began, end, only, &over, (&mut left, gone));
+            let round = self.round(&provider, began, end, only, &over, left);
             match tokio::time::timeout_at(end.max(Instant::now() + LEAST_END), round).await {
                 Ok(Ok(())) if left.is_enough(until) => return Ok(()),
                 Ok(Ok(())) => {}
@@ -245,7 +246,7 @@ impl Cleanup {
         end: Instant,
         only: Option<MachineNumber>,
         over: impl Fn(&Machine),
-        (left, gone): (&mut Left, &mut Vec<MachineId>),
+        left: &mut Left,
     ) -> Result<()> {
         let is_meant = |machine: &Machine| only.is_none_or(|number| machine.number == number);
         let mut machines: Vec<Machine> = lock(&self.machines).iter().filter(|one| is_meant(one)).cloned().collect();
@@ -303,7 +304,7 @@ impl Cleanup {
                 lock(&self.account).on_released(&machine.launch, clock::now());
             }
             if report.state == MachineState::Gone {
-                gone.push(machine.id.clone());
+                left.gone.push(machine.id.clone());
                 gone_now.insert(machine.id.clone());
             } else {
                 there.push(machine.id.clone());
@@ -331,7 +332,7 @@ impl Cleanup {
 
     /// The error of machines that are not confirmed gone: which machines, for how long it was
     /// tried, and why it failed.
-    fn not_gone(&self, left: Left, limit: Duration) -> Error {
+    fn not_gone(&self, left: &Left, limit: Duration) -> Error {
         let name = self.provider.name();
         let names: Vec<&str> = left.machines.iter().take(MOST_NAMES).map(MachineId::as_str).collect();
         let more = left.machines.len().saturating_sub(MOST_NAMES);
@@ -362,7 +363,7 @@ impl Cleanup {
             .with_context("provider", name)
             .with_context("given up after", format!("{limit:.0?}"))
             .with_hint(hint)
-            .caused_by(left.cause)
+            .caused_by(left.cause.clone())
     }
 }
 

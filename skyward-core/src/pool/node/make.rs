@@ -140,7 +140,7 @@ impl Recipe {
             }
             Purchase::With(patience) => {
                 let on_wait = making.trouble();
-                let buy = self.purchases.buy(shared, cleanup, &provider, launch, (patience, &on_wait));
+                let buy = self.purchases.buy(shared, cleanup, &provider, launch, patience, &on_wait);
                 steps.time("launch", buy).await?
             }
         };

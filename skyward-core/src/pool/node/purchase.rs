@@ -78,7 +78,8 @@ impl Purchases {
         cleanup: &Cleanup,
         provider: &Checked,
         mut launch: Launch,
-        (patience, on_wait): (Patience, &(dyn Fn(&Error) + Sync)),
+        patience: Patience,
+        on_wait: &(dyn Fn(&Error) + Sync),
     ) -> Result<Bought> {
         loop {
             let is_open = lock(&self.shortlist).is_open();

@@ -94,17 +94,17 @@ impl Shared {
             }
             FromCaller::Waited { .. } => state.scheduler.on_waited(now, rank),
             FromCaller::Helped { help, micros, value, .. } => {
-                let outcome = Ok(Value::new(value, rank));
-                self.on_helped(state, now, (rank, generation), help, micros, outcome);
+                let id = state.end_help(rank, generation, help);
+                self.on_helped(state, now, rank, id, micros, Ok(Value::new(value, rank)));
             }
             FromCaller::HelpFailed { help, micros, failure, .. } => {
                 let node = state.scheduler.node_of(rank);
                 let outcome = Err(task_error(&failure, node, rank));
-                self.on_helped(state, now, (rank, generation), help, micros, outcome);
+                let id = state.end_help(rank, generation, help);
+                self.on_helped(state, now, rank, id, micros, outcome);
             }
             FromCaller::Refuse { help, .. } => {
-                let refused = state.calls_of(rank, generation).and_then(|calls| calls.helps.remove(&help));
-                if let Some(id) = refused {
+                if let Some(id) = state.end_help(rank, generation, help) {
                     state.tasks.take_back(now, id);
                     state.scheduler.on_refused(now, rank, id);
                 }
@@ -181,12 +181,12 @@ impl Shared {
         &self,
         state: &mut State,
         now: Instant,
-        (rank, generation): (Rank, Generation),
-        help: u64,
+        rank: Rank,
+        id: Option<TaskId>,
         micros: u64,
         outcome: Outcome,
     ) {
-        let Some(id) = state.calls_of(rank, generation).and_then(|calls| calls.helps.remove(&help)) else { return };
+        let Some(id) = id else { return };
         if let Some(entry) = state.tasks.get_mut(id) {
             entry.ran = Some(Duration::from_micros(micros));
             if Metrics::RECORDED {
@@ -205,6 +205,11 @@ impl State {
     /// The calls of a worker, if it has made some and belongs to this generation.
     fn calls_of(&mut self, rank: Rank, generation: Generation) -> Option<&mut Calls> {
         self.row(rank, generation)?.calls_mut()
+    }
+
+    /// A worker's help with a call has ended, or does not begin. Returns the call.
+    fn end_help(&mut self, rank: Rank, generation: Generation, help: u64) -> Option<TaskId> {
+        self.calls_of(rank, generation)?.helps.remove(&help)
     }
 
     /// The task that a worker runs in this frame.

@@ -10,6 +10,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use super::after::After;
 use super::effect::Effect;
 use super::held::Unread;
+use super::reports::Reported;
 use super::shared::Shared;
 use super::state::State;
 use super::worker::output::Parts;
@@ -78,7 +79,7 @@ impl Shared {
                     }
                 }
                 FromWorker::Report { sequence, run, value } => {
-                    self.on_report(state, now, (rank, run), sequence, value, after);
+                    self.on_report(state, now, rank, Reported { run, sequence, value }, after);
                 }
                 FromWorker::Hello(_) => {}
             }

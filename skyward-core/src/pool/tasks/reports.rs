@@ -15,15 +15,22 @@ use crate::pool::foreign::foreign;
 use crate::worker::link::Sender;
 use crate::worker::message::ToWorker;
 
+/// A value that a worker has reported.
+pub(super) struct Reported {
+    /// The run that has reported it; 0: a hook around the app.
+    pub(super) run: u64,
+    pub(super) sequence: u64,
+    pub(super) value: Bytes,
+}
+
 impl Shared {
-    /// A run of a worker has reported a value. For run 0, a hook around the app has.
+    /// A worker has reported a value.
     pub(crate) fn on_report(
         self: &Arc<Self>,
         state: &mut State,
         now: Instant,
-        (rank, run): (Rank, u64),
-        sequence: u64,
-        value: Bytes,
+        rank: Rank,
+        Reported { run, sequence, value }: Reported,
         after: &mut After,
     ) {
         let Some(row) = state.workers.get_mut(rank) else { return };
