@@ -54,9 +54,9 @@ impl RetryPolicy {
     ///
     /// let policy = RetryPolicy::for_calls();
     /// assert_eq!(policy.limit(Cause::Crash), 1);
-    assert_eq!(policy.limit(Cause::OutOfMemory), 1);
+    /// assert_eq!(policy.limit(Cause::OutOfMemory), 1);
     /// assert_eq!(policy.limit(Cause::NodeLost), 2);
-    assert_eq!(policy.limit(Cause::Preempted), 5);
+    /// assert_eq!(policy.limit(Cause::Preempted), 5);
     /// ```
     pub fn for_calls() -> Self {
         Self::default().crash(1).out_of_memory(1)

@@ -16,11 +16,11 @@ use crate::worker::link::Sender;
 use crate::worker::message::ToWorker;
 
 /// A value that a worker has reported.
-pub(super) struct Reported {
+pub(crate) struct Reported {
     /// The run that has reported it; 0: a hook around the app.
-    pub(super) run: u64,
-    pub(super) sequence: u64,
-    pub(super) value: Bytes,
+    pub(crate) run: u64,
+    pub(crate) sequence: u64,
+    pub(crate) value: Bytes,
 }
 
 impl Shared {
