@@ -173,7 +173,7 @@ impl Aws {
         let clients = self.clients().await?;
         let shared = self.shared(clients, pool, &first.owner, &first.labels).await?;
         let (options, all_or_none) = (&self.options, batch.all_or_none);
-        Ok(launch::launch(clients, options, (pool, &shared), &batch.offer, requests, all_or_none).await)
+        Ok(launch::launch(clients, options, pool, &shared, &batch.offer, requests, all_or_none).await)
     }
 
     /// The command on each machine that prints notices of its end.

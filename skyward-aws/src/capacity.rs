@@ -152,6 +152,8 @@ const NOT_FOUND: [&str; 2] = ["InvalidCapacityReservationId.NotFound", "InvalidC
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use aws_sdk_ec2::types::builders::CapacityReservationBuilder;
 
     use super::*;

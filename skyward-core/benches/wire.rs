@@ -23,7 +23,7 @@ fn answer() -> Vec<u8> {
 
 fn run() -> ToWorker<'static> {
     let args = Bytes::from_static(b"\xdf\0\0\0\0");
-    ToWorker::Run { run: 70_000, slot: 1, acknowledged: 69_000, granted: 0, trace: None, gang: None, depth: 0, args }
+    ToWorker::Run { run: 70_000, payload: 1, acknowledged: 69_000, granted: 0, trace: None, gang: None, depth: 0, args }
 }
 
 fn frames(criterion: &mut Criterion) {

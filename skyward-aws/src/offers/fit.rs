@@ -43,7 +43,7 @@ pub(super) enum Stage {
     DeviceMemory,
     Machine,
     Market,
-    Zone,
+    Subnet,
     Zone,
     Price,
     Quota,
@@ -174,7 +174,7 @@ fn zones<'a>(
     let listed = |zones: &[&str]| if zones.is_empty() { "no zone".to_owned() } else { zones.join(", ") };
     let reached: Vec<&str> = all.iter().copied().filter(|zone| setting.zones.contains(*zone)).collect();
     if reached.is_empty() {
-        return Err((Stage::Zone, format!("is sold in {}, where the pool has no subnet", listed(&all))));
+        return Err((Stage::Subnet, format!("is sold in {}, where the pool has no subnet", listed(&all))));
     }
     let allowed = |zone: &&str| requirements.zones.is_empty() || requirements.zones.iter().any(|one| one == zone);
     let wanted: Vec<&str> = reached.iter().copied().filter(allowed).collect();

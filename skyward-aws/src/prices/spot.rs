@@ -78,6 +78,8 @@ const TYPES_AT_ONCE: usize = 80;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use aws_sdk_ec2::types::RiProductDescription;
 
     use super::*;

@@ -101,7 +101,7 @@ async fn where_nothing_is_said_machines_are_in_the_default_network_and_reached_b
     let [launch] = launches.as_slice() else { panic!("{launches:?}") };
     let subnet = launch.get("NetworkInterface.1.SubnetId");
     assert!(!subnet.is_empty() && !scene.cloud.subnets().values().any(|other| other == subnet), "{subnet}");
-    assert_eq!(let_in(&scene), vec!["127.0.0.1/32".to_owned()]);
+    assert_eq!(let_in(&scene), ["127.0.0.1/32"]);
     assert_eq!(service.asked(), 1);
     drop(remote);
     aws.terminate(&ids).await.remove(0).unwrap();
@@ -121,7 +121,7 @@ async fn a_pool_works_by_public_addresses() {
     assert_eq!(call.broadcast(&pool).await.unwrap(), [7, 7]);
     let launches = scene.launches();
     assert!(launches.iter().all(|launch| launch.get("NetworkInterface.1.AssociatePublicIpAddress") == "true"));
-    assert_eq!(let_in(&scene), vec!["127.0.0.1/32".to_owned()]);
+    assert_eq!(let_in(&scene), ["127.0.0.1/32"]);
     assert_eq!(service.asked(), 1);
     pool.shutdown(PATIENCE).await.unwrap();
     scene.assert_nothing_left().await;
@@ -138,12 +138,12 @@ async fn who_may_log_in_can_be_said_and_a_service_that_does_not_know_is_named() 
     let error = aws.prepare(&request).await.unwrap_err();
     let (told, hint) = (error.message(), error.hint().unwrap_or_default());
     assert!(told.contains(&service.url) && told.contains("<html>") && hint.contains(".ssh_from("), "{error}");
-    assert_eq!(let_in(&scene), Vec::new());
+    assert!(let_in(&scene).is_empty());
     assert_eq!(service.asked(), 1);
     let said = ["203.0.113.7", "2001:db8::/48"];
     let aws = of_default_network(&scene).address_service(&service.url).ssh_from(said);
     aws.prepare(&request).await.unwrap();
-    assert_eq!(let_in(&scene), vec!["203.0.113.7/32".into(), "2001:db8::/48".into()]);
+    assert_eq!(let_in(&scene), ["203.0.113.7/32", "2001:db8::/48"]);
     assert_eq!(service.asked(), 1);
     aws.teardown(&request.pool).await.unwrap();
     scene.assert_nothing_left().await;

@@ -129,7 +129,7 @@ fn each_type_is_stopped_by_the_first_thing_that_it_lacks() {
     assert_stopped(&wanting("A100", 16), "p4d.24xlarge", Stage::Count);
     assert_stopped(&wanting("A100-80GB", 8), "p4d.24xlarge", Stage::DeviceMemory);
     assert_stopped(&wanting("H200", 8), "p5e.48xlarge", Stage::Market);
-    assert_stopped(&wanting("A10G", 8), "g5.48xlarge", Stage::Zone);
+    assert_stopped(&wanting("A10G", 8), "g5.48xlarge", Stage::Subnet);
     assert_stopped(&wanting("A100", 8).disk_gib(MOST_DISK_GIB + 1), "p4d.24xlarge", Stage::Machine);
     assert_stopped(&wanting("A100", 8).zones(["eu-west-1c"]), "p4d.24xlarge", Stage::Zone);
 }

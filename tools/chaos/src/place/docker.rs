@@ -275,6 +275,8 @@ const SHARED: &str = "/chaos";
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use std::process::{Command, Stdio};
 
     use super::*;

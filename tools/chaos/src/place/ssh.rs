@@ -259,6 +259,8 @@ const SERVERS: usize = 2;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use std::net::{SocketAddr, TcpStream};
 
     use super::*;
