@@ -16,7 +16,7 @@ use skyward_core::provider::{
     PoolRecord, PoolRequest, Provider, Requirements,
 };
 use skyward_core::remote::Remote;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::address;
 use crate::call::DISK_GIB;
@@ -36,7 +36,7 @@ use crate::placement;
 use crate::pool::{Pool, Shared};
 use crate::tags::{self, Tags};
 use crate::teardown;
-use crate::timing::{LIST_PAUSE, LISTED_LATE, SEEN_WITHIN, UNKNOWN_KEPT};
+use crate::timing::{LISTED_LATE, SEEN_WITHIN, UNKNOWN_KEPT};
 
 /// Machines of AWS EC2.
 ///
@@ -219,27 +219,6 @@ impl Aws {
         report
     }
 
-    /// Waits until EC2 must list the instances of those launches whose answer this process has not
-    /// read.
-    ///
-    /// # Errors
-    ///
-    /// Temporary when the call has launched an instance: the pool ends it and tears down again.
-    async fn settle(&self, clients: &Clients, pool: &PoolId) -> Result<()> {
-        let Some(known) = self.pool(pool) else { return Ok(()) };
-        while let Some(left) = known.unsettled_since().and_then(|since| LISTED_LATE.checked_sub(since.elapsed())) {
-            if let Some(machine) = describe::list(clients, pool).await?.first() {
-                let message = format!(
-                    "EC2 now lists the instance {}, whose launch the pool had given up; the pool ends it",
-                    machine.id
-                );
-                return Err(Error::new(ErrorKind::Provider, message).temporary());
-            }
-            sleep(left.min(LIST_PAUSE)).await;
-        }
-        Ok(())
-    }
-
     /// Renews the tags of the pools that own these instances, when a renewal is due.
     async fn renew(&self, clients: &Clients, instances: &[Instance]) {
         let mut pools: Vec<Arc<Pool>> = self.pools().values().cloned().collect();
@@ -365,7 +344,6 @@ impl Provider for Aws {
 
     async fn teardown(&self, pool: &PoolId) -> Result<()> {
         let clients = self.clients().await?;
-        self.settle(clients, pool).await?;
         // For a pool of another process: whether this provider would have made a placement group.
         let shared = self.pool(pool).and_then(|pool| pool.shared());
         let has_placement = shared.map_or(self.options.placement_group, |shared| shared.placement_group.is_some());

@@ -45,8 +45,6 @@ pub(crate) struct Shared {
 struct State {
     /// The call of each launch whose outcome is unknown.
     unsettled: HashMap<LaunchId, Arc<Call>>,
-    /// When the last of them was made.
-    asked: Option<Instant>,
     /// The machine of each launch that EC2 has answered, also where the caller did not wait for the
     /// answer.
     made: HashMap<LaunchId, Machine>,
@@ -128,7 +126,6 @@ impl Pool {
         if call.requests.iter().any(|request| is_begun(&request.launch)) {
             return false;
         }
-        state.asked = Some(Instant::now());
         state.unsettled.extend(call.requests.iter().map(|request| (request.launch.clone(), Arc::clone(call))));
         true
     }
@@ -155,12 +152,6 @@ impl Pool {
 
     pub(crate) fn make(&self, machine: &Machine) {
         self.state().made.insert(machine.launch.clone(), machine.clone());
-    }
-
-    /// When the last call with an unknown outcome was made, if there is one.
-    pub(crate) fn unsettled_since(&self) -> Option<Instant> {
-        let state = self.state();
-        state.asked.filter(|_| !state.unsettled.is_empty())
     }
 
     /// Records an instance that was launched.

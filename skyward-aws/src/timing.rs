@@ -30,8 +30,6 @@ pub(crate) const LAUNCH_CALL: Duration = Duration::from_secs(60);
 /// How long EC2 can take to list what a call has made: its answers agree with each other some time
 /// after a change.
 pub(crate) const LISTED_LATE: Duration = Duration::from_secs(15);
-/// The pause between two lists while EC2 may list an instance late.
-pub(crate) const LIST_PAUSE: Duration = Duration::from_secs(1);
 /// A machine that boots is asked for its console after half of this time, or after half of the time to boot where that is
 /// shorter.
 pub(crate) const LONG_BOOT: Duration = Duration::from_secs(240);
