@@ -1,7 +1,9 @@
 //! Machines whose programs are processes of this host.
 
+use std::future::poll_fn;
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::task::Poll;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -134,13 +136,16 @@ async fn a_dropped_put_leaves_the_old_file_and_no_part() {
     let (remote, path) = (here(), folder.file("file"));
     let names = || std::fs::read_dir(&folder.0).unwrap().count();
     remote.put(&path, b"old", 0o600).await.unwrap();
-    let bytes = vec![7; 128 << 20];
+    let bytes = vec![7; 4 << 20];
     {
         let mut put = remote.put(&path, &bytes, 0o600);
-        tokio::select! {
-            ended = &mut put => panic!("it ended: {ended:?}"),
-            () = until("a part exists", || names() == 2) => {}
-        }
+        // Once the pipes are full, each further poll comes after a part of the bytes was written.
+        let has_part = poll_fn(|context| match put.as_mut().poll(context) {
+            Poll::Ready(ended) => panic!("it ended: {ended:?}"),
+            Poll::Pending if names() == 2 => Poll::Ready(()),
+            Poll::Pending => Poll::Pending,
+        });
+        timeout(COMMAND, has_part).await.unwrap();
     }
     until("the part is gone", || names() == 1).await;
     assert_eq!(std::fs::read(&path).unwrap(), b"old");
