@@ -41,9 +41,9 @@ fn header(line: &str) -> Option<&str> {
     rust.or_else(pytest).map(str::trim).filter(|name| !name.is_empty())
 }
 
-/// Whether a line ends the outputs of the failed tests.
+/// Whether a line ends the output of a failed test, as far as it is of use.
 fn is_end(line: &str) -> bool {
-    line == "failures:" || line.starts_with("test result: ") || line.starts_with("====")
+    line == "failures:" || line == "stack backtrace:" || line.starts_with("test result: ") || line.starts_with("====")
 }
 
 impl fmt::Display for Failed {
@@ -78,6 +78,10 @@ failures:
 
 thread 'a::two' panicked at src/a.rs:3:5:
 left != right
+stack backtrace:
+   0: __rustc::rust_begin_unwind
+   1: core::panicking::panic_fmt
+note: Some details are omitted, run with `RUST_BACKTRACE=full` for a verbose backtrace.
 
 ---- three stdout ----
 it broke
