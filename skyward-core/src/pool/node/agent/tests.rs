@@ -25,6 +25,15 @@ async fn agent_that_reads(shared: &Arc<Shared>) -> (Agent, Sender, Reader) {
     (agent.await.unwrap(), sender, reader)
 }
 
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let wait = async {
+        while !holds() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
 fn report(sender: &Sender, frame: Frame) {
     sender.push(&frame.head, frame.body).unwrap();
     sender.flush();
@@ -65,18 +74,14 @@ async fn the_end_of_a_worker_on_a_machine_that_has_left_is_none_of_the_next_mach
         }
         report(&of_left, exited(7));
         of_left.close();
-        while left.gone().is_none() {
-            tokio::task::yield_now().await;
-        }
+        until("the connection has ended", || left.gone().is_some()).await;
         assert!(shared.lock().workers.get(Rank(0)).unwrap().process.exit().is_none(), "started: {starts}");
         let _task = submit(&shared, false).await;
         assert_eq!(shared.lock().scheduler.sent(RANK).count(), 1, "started: {starts}");
 
         let (_stays, of_new) = agent(&shared).await;
         report(&of_new, exited(7));
-        while shared.lock().scheduler.is_ready(RANK) {
-            tokio::task::yield_now().await;
-        }
+        until("the worker has ended", || !shared.lock().scheduler.is_ready(RANK)).await;
     }
 }
 
