@@ -11,8 +11,8 @@ pub(crate) const BLOCK_ENDS_EARLY: Duration = Duration::from_secs(30 * 60);
 pub(crate) const CALL: Duration = Duration::from_secs(50);
 /// How long a call for one page of an answer may take.
 pub(crate) const CALL_ATTEMPT: Duration = Duration::from_secs(20);
-/// How long EC2 may take to list types and zones. Together with the time for prices, this is less than a pool waits for offers, so that the error
-/// names what was slow.
+/// How long EC2 may take to list types and zones. Together with the time for prices, this is less
+/// than a pool waits for offers, so that the error names what was slow.
 pub(crate) const CATALOG_ANSWERS: Duration = Duration::from_secs(35);
 /// How long a list of types and zones counts: AWS adds one to a region once in several months.
 pub(crate) const CATALOG_KEPT: Duration = Duration::from_secs(24 * 3600);
@@ -30,8 +30,8 @@ pub(crate) const LAUNCH_CALL: Duration = Duration::from_secs(60);
 /// How long EC2 can take to list what a call has made: its answers agree with each other some time
 /// after a change.
 pub(crate) const LISTED_LATE: Duration = Duration::from_secs(15);
-/// A machine that boots is asked for its console after half of this time, or after half of the time to boot where that is
-/// shorter.
+/// A machine that boots is asked for its console after half of this time, or after half of the time
+/// to boot where that is shorter.
 pub(crate) const LONG_BOOT: Duration = Duration::from_secs(240);
 /// How long EC2 may take to list what another process has launched.
 pub(crate) const OTHER_LISTED_LATE: Duration = Duration::from_secs(10);

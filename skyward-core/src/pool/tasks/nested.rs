@@ -94,14 +94,15 @@ impl Shared {
             }
             FromCaller::Waited { .. } => state.scheduler.on_waited(now, rank),
             FromCaller::Helped { help, micros, value, .. } => {
-                let id = state.end_help(rank, generation, help);
-                self.on_helped(state, now, rank, id, micros, Ok(Value::new(value, rank)));
+                if let Some(id) = state.end_help(rank, generation, help) {
+                    self.on_helped(state, now, rank, id, micros, Ok(Value::new(value, rank)));
+                }
             }
             FromCaller::HelpFailed { help, micros, failure, .. } => {
-                let node = state.scheduler.node_of(rank);
-                let outcome = Err(task_error(&failure, node, rank));
-                let id = state.end_help(rank, generation, help);
-                self.on_helped(state, now, rank, id, micros, outcome);
+                if let Some(id) = state.end_help(rank, generation, help) {
+                    let error = task_error(&failure, state.scheduler.node_of(rank), rank);
+                    self.on_helped(state, now, rank, id, micros, Err(error));
+                }
             }
             FromCaller::Refuse { help, .. } => {
                 if let Some(id) = state.end_help(rank, generation, help) {
@@ -177,16 +178,7 @@ impl Shared {
     }
 
     /// A worker has run a call within the wait of its caller.
-    fn on_helped(
-        &self,
-        state: &mut State,
-        now: Instant,
-        rank: Rank,
-        id: Option<TaskId>,
-        micros: u64,
-        outcome: Outcome,
-    ) {
-        let Some(id) = id else { return };
+    fn on_helped(&self, state: &mut State, now: Instant, rank: Rank, id: TaskId, micros: u64, outcome: Outcome) {
         if let Some(entry) = state.tasks.get_mut(id) {
             entry.ran = Some(Duration::from_micros(micros));
             if Metrics::RECORDED {
