@@ -8,6 +8,7 @@ use skyward_tools::line::{chosen, next, unknown, value};
 
 use crate::demo::{Demo, MOST_NODES};
 use crate::fuzz::Fuzz;
+use crate::mutants::{self, Mutants};
 use crate::nodes;
 use crate::step::{FAST, Step};
 
@@ -22,6 +23,7 @@ pub(crate) enum Command {
     Bench(Vec<OsString>),
     Demo(Demo),
     Fuzz(Fuzz),
+    Mutants(Mutants),
     /// The book; whether the files that are made of its pages are written anew.
     Docs {
         write: bool,
@@ -44,6 +46,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = impl Into<OsString>>, al
         Some("bench") => Ok(Command::Bench(line.raw_args()?.collect())),
         Some("demo") => parse_demo(line),
         Some("fuzz") => parse_fuzz(line),
+        Some("mutants") => parse_mutants(line),
         Some("docs") => match (next(&mut line)?.as_deref(), next(&mut line)?) {
             (None, _) => Ok(Command::Docs { write: false }),
             (Some("--write"), None) => Ok(Command::Docs { write: true }),
@@ -111,6 +114,26 @@ fn parse_fuzz(mut line: Parser) -> Result<Command> {
     Ok(Command::Fuzz(fuzz))
 }
 
+fn parse_mutants(mut line: Parser) -> Result<Command> {
+    match next(&mut line)?.as_deref() {
+        Some("aws") => {}
+        Some("help" | "-h" | "--help") => return Ok(Command::Help),
+        other => {
+            bail!("`mutants` needs the provider that they break: mutants aws (not {})", other.unwrap_or("nothing"))
+        }
+    }
+    let mut mutants = Mutants { names: Vec::new(), list: false };
+    while let Some(argument) = next(&mut line)? {
+        match argument.as_str() {
+            "--help" | "-h" => return Ok(Command::Help),
+            "--list" => mutants.list = true,
+            other if other.starts_with('-') => return Err(unknown("mutants", other, &["--list"])),
+            name => mutants.names.extend(chosen("mutant", name, mutants::names())?.into_iter().map(str::to_owned)),
+        }
+    }
+    Ok(Command::Mutants(mutants))
+}
+
 fn parse_demo(mut line: Parser) -> Result<Command> {
     let place = match next(&mut line)?.as_deref() {
         Some("docker") => nodes::Place::Docker,
@@ -153,8 +176,8 @@ fn named(list: &str, all: &[Step]) -> Result<Vec<&'static str>> {
 }
 
 /// The commands, as the error of an unknown one lists them.
-const COMMANDS: [&str; 10] =
-    ["test", "chaos", "bench", "demo", "docs", "fuzz", "image", "count", "python-check", "help"];
+const COMMANDS: [&str; 11] =
+    ["test", "chaos", "bench", "demo", "docs", "fuzz", "mutants", "image", "count", "python-check", "help"];
 
 pub(crate) const HELP: &str = "\
 The project's own commands.
@@ -180,6 +203,10 @@ cargo xtask docs --write              writes the generated files again: diagrams
 
 cargo xtask fuzz                      looks for bytes that break a decoder, a minute for each decoder
 cargo xtask fuzz values --seconds 600 only this decoder, for longer
+
+cargo xtask mutants aws               breaks the provider of EC2 in one place after another, and checks that a test fails each time
+cargo xtask mutants aws --list        these places, with their tests
+cargo xtask mutants aws NAME NAME …   only these
 
 cargo xtask python-check FOLDER       checks each Python file below the folder as the macro checks a payload of one file
 cargo xtask python-check FILE FILE …  only these files
@@ -212,6 +239,7 @@ mod tests {
             | Command::Bench(_)
             | Command::Demo(_)
             | Command::Fuzz(_)
+            | Command::Mutants(_)
             | Command::Docs { .. }
             | Command::Count { .. }
             | Command::Image
@@ -274,6 +302,22 @@ mod tests {
     }
 
     #[test]
+    fn mutants_are_those_of_a_provider_and_are_named_or_all() {
+        let mutants = |line: &str| match parse(line.split(' ').map(str::to_owned), &steps())? {
+            Command::Mutants(mutants) => Ok(mutants),
+            _ => bail!("something else"),
+        };
+        assert_eq!(mutants("mutants aws").unwrap(), Mutants { names: Vec::new(), list: false });
+        assert_eq!(mutants("mutants aws --list").unwrap(), Mutants { names: Vec::new(), list: true });
+        let named = Mutants { names: vec!["no-dry-run".into(), "tags-are-not-renewed".into()], list: false };
+        assert_eq!(mutants("mutants aws no-dry-run tags-are-not-renewed").unwrap(), named);
+        let message = |line: &str| mutants(line).unwrap_err().to_string();
+        assert!(message("mutants").contains("mutants aws (not nothing)"));
+        assert!(message("mutants aws none").contains("there is no mutant \"none\"; the mutants are: "));
+        assert!(message("mutants aws --all").ends_with("its options are: --list"));
+    }
+
+    #[test]
     fn the_book_is_checked_unless_it_is_to_be_written() {
         let docs = |line: &str| match parse(line.split(' ').map(str::to_owned), &steps())? {
             Command::Docs { write } => Ok(write),
@@ -322,10 +366,9 @@ mod tests {
     #[test]
     fn a_wrong_command_line_lists_the_alternatives() {
         let message = |arguments: &[&str]| names(arguments).unwrap_err().to_string();
-        assert!(
-            message(&["tset"])
-                .ends_with("the commands are: test, chaos, bench, demo, docs, fuzz, image, count, python-check, help")
-        );
+        assert!(message(&["tset"]).ends_with(
+            "the commands are: test, chaos, bench, demo, docs, fuzz, mutants, image, count, python-check, help"
+        ));
         for command in COMMANDS {
             let refused = parse([command.to_owned()], &steps()).err().map(|error| error.to_string());
             assert!(!refused.is_some_and(|text| text.contains("there is no command")), "{command}");

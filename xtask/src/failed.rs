@@ -34,10 +34,14 @@ pub(crate) fn read(output: &str) -> Vec<Failed> {
 }
 
 /// The name in the line above the output of a failed test: `---- NAME stdout ----` of Rust's programs,
-/// `____ NAME ____` of pytest.
+/// `____ NAME ____` of pytest, which writes one `_` at each side of a name that fills the line.
 fn header(line: &str) -> Option<&str> {
     let rust = line.strip_prefix("---- ").and_then(|line| line.strip_suffix(" stdout ----"));
-    let pytest = || line.strip_prefix("____").map(|line| line.trim_matches('_')).filter(|name| name.starts_with(' '));
+    let pytest = || {
+        let name = line.trim_start_matches('_').strip_prefix(' ')?.trim_end_matches('_').strip_suffix(' ')?;
+        // Between two frames of a traceback, it writes `_ _ _ _ _`.
+        (line.starts_with('_') && line.ends_with('_') && !name.starts_with('_')).then_some(name)
+    };
     rust.or_else(pytest).map(str::trim).filter(|name| !name.is_empty())
 }
 
@@ -104,23 +108,35 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
 __________________________ TestCalls.test_one[slow-2] __________________________
 [gw0] linux -- Python 3.12.3
 
+>       check(1)
+
+tests/test_calls.py:3:
+_ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _
 >       assert 1 == 2
 E       assert 1 == 2
 
-tests/test_calls.py:3: AssertionError
+tests/test_calls.py:9: AssertionError
+_ test_what_takes_a_while_to_find_is_set_back_before_the_next_payload[a handler] _
+[gw1] linux -- Python 3.12.3
 =========================== short test summary info ============================
 FAILED tests/test_calls.py::TestCalls::test_one[slow-2] - assert 1 == 2
-========================= 1 failed, 4 passed in 0.15s ==========================
+========================= 2 failed, 4 passed in 0.15s ==========================
 ";
         let lines = [
             "[gw0] linux -- Python 3.12.3",
             "",
+            ">       check(1)",
+            "",
+            "tests/test_calls.py:3:",
+            "_ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _",
             ">       assert 1 == 2",
             "E       assert 1 == 2",
             "",
-            "tests/test_calls.py:3: AssertionError",
+            "tests/test_calls.py:9: AssertionError",
         ];
-        assert_eq!(read(output), [failed("TestCalls.test_one[slow-2]", &lines)]);
+        let long = "test_what_takes_a_while_to_find_is_set_back_before_the_next_payload[a handler]";
+        let expected = [failed("TestCalls.test_one[slow-2]", &lines), failed(long, &["[gw1] linux -- Python 3.12.3"])];
+        assert_eq!(read(output), expected);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod ignored;
 mod images;
 mod leftovers;
 mod modules;
+mod mutants;
 mod nodes;
 mod programs;
 mod python;
@@ -59,6 +60,7 @@ fn run() -> anyhow::Result<bool> {
         }
         Command::Chaos(words) => return chaos::run(&words, &Context::discover()?),
         Command::Fuzz(fuzz) => return fuzz::run(&fuzz, &Context::discover()?),
+        Command::Mutants(mutants) => return mutants::run(&mutants, &Context::discover()?),
         Command::Count { list } => count::run(list, &Context::discover()?)?,
         Command::Bench(words) => return bench::run(&words, &Context::discover()?),
         Command::Image => match image::Images::ensure(&Context::discover()?)? {

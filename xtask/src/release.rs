@@ -31,6 +31,9 @@ fn package(context: &Context) -> Result<Outcome> {
         for missing in missing_of(package) {
             checks.fail(format!("{} has no {missing}, which its page in the registry shows", package.name));
         }
+        for licence in LICENCES.iter().filter(|licence| !package.folder().join(licence).exists()) {
+            checks.fail(format!("{} has no {licence}, so its archive has none", package.name));
+        }
         archive = archive.args(["--package", package.name.as_str()]);
         names.push(package.name.as_str());
     }
@@ -49,6 +52,9 @@ fn missing_of(package: &Package) -> impl Iterator<Item = &'static str> {
     .into_iter()
     .filter_map(|(what, has)| (!has).then_some(what))
 }
+
+/// The files that each archive has.
+const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
 /// The packages whose public interface users name.
 const COMPARED: [&str; 4] = ["skyward-core", "skyward-plugins", "skyward-python", "skyward"];

@@ -29,16 +29,18 @@ pub struct Need {
 }
 
 /// The Needs that tests may name.
-static ALL: [&Need; 17] = [
+static ALL: [&Need; 19] = [
     &TIME,
     &SSHD,
     &DOCKER,
     &MOTO,
     &EC2_MACHINES,
+    &EC2_RULES,
     &ROOT,
     &MOUNT,
     &NAMESPACES,
     &CGROUPS,
+    &SYSTEMD,
     &PACKAGE_INDEX,
     &TWO_PYTHONS,
     &OPENSSL,
@@ -64,6 +66,31 @@ pub static MOTO: Need = Need::new("moto", &[], |context| Environment::moto(conte
 /// What the EC2 on loopback boots machines with.
 pub static EC2_MACHINES: Need =
     Need::new("ec2 machines", &bootable::PROGRAMS, |_| Ok(bootable::missing().map_or(Ok(()), Err)));
+
+/// What the EC2 on loopback enforces the rules of security groups with: a control group for each
+/// machine, and rules about packets by control group.
+static EC2_RULES: Need = Need::new("ec2 rules", &[("nft", "nftables")], |_| {
+    shell(
+        "this user cannot make rules about packets for the processes of a control group",
+        "at=$(awk '$3 == \"cgroup2\" && index($2, \"/sys/fs/cgroup\") == 1 { print $2; exit }' /proc/mounts)
+         [ -n \"$at\" ]
+         at=$at$(sed -n 's/^0:://p' /proc/self/cgroup)
+         at=${at%/}/skyward-needs-$$
+         mkdir $at
+         trap 'rmdir $at' EXIT
+         printf 'table ip skyward_needs {
+             chain sources {
+                 type filter hook output priority mangle;
+                 socket cgroupv2 level 1 \"%s\" meta mark set 1
+             }
+             chain translate {
+                 type nat hook postrouting priority srcnat;
+                 ip saddr 127.0.0.1 ip daddr 127.9.9.9 snat to 127.9.9.8
+             }
+         }
+         ' \"${at#/sys/fs/cgroup/}\" | nft -c -f -",
+    )
+});
 
 /// The superuser, who makes users, and processes of them.
 static ROOT: Need = Need::new(
@@ -118,6 +145,29 @@ static CGROUPS: Need = Need::new("cgroups", &[], |_| {
          echo 268435456 >$at/skyward-needs-$$/$limit",
     )
 });
+
+/// systemd, which boots in namespaces, on this host's files and with control groups of its own.
+static SYSTEMD: Need = Need::new(
+    "systemd",
+    &[("systemctl", "systemd"), ("unshare", "util-linux"), ("setpriv", "util-linux"), ("mount", "mount")],
+    |_| {
+        shell(
+            "this user cannot boot a system in namespaces",
+            "folder=$(mktemp -d)
+             trap 'rmdir \"$folder\"' EXIT
+             unshare --mount sh -euc '
+                 mount -t tmpfs none \"$1\"
+                 cd \"$1\"
+                 mkdir groups upper work root
+                 mount -t cgroup2 none groups
+                 mkdir groups/skyward-needs-$$
+                 rmdir groups/skyward-needs-$$
+                 mount -t overlay -o \"lowerdir=/,upperdir=$1/upper,workdir=$1/work\" none root
+                 unshare --cgroup --mount --pid --uts --ipc --net --fork mount -t proc none root/proc
+             ' needs \"$folder\"",
+        )
+    },
+);
 
 /// An index of Python packages, as pip is configured here.
 static PACKAGE_INDEX: Need = Need::new("package index", &[], |_| {
