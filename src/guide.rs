@@ -43,6 +43,10 @@ pub mod options {}
 pub mod errors {}
 
 #[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/debugging.md")]
+pub mod debugging {}
+
+#[doc = include_str!("guide/links.md")]
 #[doc = include_str!("../docs/recovery.md")]
 pub mod recovery {}
 

@@ -56,6 +56,8 @@
 //! | `aws` | no | `provider::Aws`: nodes that are instances of AWS EC2; with `ssh` |
 //! | `testkit` | no | `testkit`: suites that check providers and plugins, fakes, a simulation |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(doctest)]
 mod doctests;
 // The guide is text alone, so only builds of documentation contain it.
@@ -70,7 +72,7 @@ pub use skyward_core::terminal;
 #[cfg(feature = "testkit")]
 #[doc(inline)]
 pub use skyward_core::testkit;
-pub use skyward_core::{Error, ErrorKind, Reaped, Result, reap, reap_expired};
+pub use skyward_core::{Error, ErrorKind, Reaped, Result, interrupted, reap, reap_expired};
 #[doc(inline)]
 pub use skyward_core::{compute, error, event, ids, payload, plugin, pool, remote, spec};
 
@@ -93,6 +95,8 @@ pub mod provider {
     };
 }
 
+/// Declares a Python payload as a Rust function.
+///
 /// ```
 /// use indoc::{formatdoc, indoc};
 /// use skyward::compute::PendingCompute;
@@ -139,6 +143,7 @@ pub mod provider {
 #[cfg(feature = "macros")]
 pub use skyward_macros::compute;
 #[cfg(feature = "plugins")]
+#[doc(inline)]
 pub use skyward_plugins as plugins;
 
 /// The items that a service needs to start pools: `use skyward::prelude::*;`.

@@ -4,6 +4,8 @@ mod cause;
 mod exit;
 mod format;
 mod kind;
+mod last_words;
+mod record;
 mod refusal;
 mod stacks;
 
@@ -14,9 +16,12 @@ use std::time::Duration;
 pub use cause::{Cause, Try};
 pub use exit::WorkerExit;
 pub use kind::ErrorKind;
+#[doc(hidden)]
+pub use last_words::LastWords;
 pub use refusal::Refusal;
+use serde::Serialize;
 pub use stacks::RankStacks;
-pub(crate) use stacks::{Listed, silence};
+pub(crate) use stacks::{Listed, places, silence};
 
 use crate::ids::{NodeIndex, Rank, TaskId};
 
@@ -58,13 +63,14 @@ struct Inner {
     exit: Option<WorkerExit>,
     refusal: Option<Refusal>,
     tries: Vec<Try>,
+    last_lines: Option<Arc<str>>,
     /// May be long, so the errors of a gang's members share them.
     stacks: Option<Arc<[RankStacks]>>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 /// An exception that the payload raised, as Python reported it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Exception {
     /// The exception's class, with its module unless the module is `builtins`: `ValueError`,
@@ -95,6 +101,7 @@ impl Error {
             exit: None,
             refusal: None,
             tries: Vec::new(),
+            last_lines: None,
             stacks: None,
             source: None,
         }))
@@ -162,7 +169,23 @@ impl Error {
                 "run the payload alone with these arguments, and read the last output of its worker; \
                  `Limits::poison` sets how many workers one task may end",
             )
-            .edit(|inner| inner.exit = last.exit().cloned())
+            .edit(|inner| {
+                inner.exit = last.exit().cloned();
+                inner.last_lines.clone_from(&last.0.last_lines);
+                inner.stacks.clone_from(&last.0.stacks);
+            })
+    }
+
+    /// Adds what the worker of this rank has written last on standard error.
+    pub(crate) fn with_last_words(self, rank: Rank, words: &LastWords) -> Self {
+        let error = match words.lines.is_empty() {
+            true => self,
+            false => self.edit(|inner| inner.last_lines = Some(Arc::clone(&words.lines))),
+        };
+        match words.stacks.is_empty() {
+            true => error,
+            false => error.with_stacks(vec![RankStacks::new(rank, &words.stacks, MOST_STACKS)]),
+        }
     }
 
     /// The error of a gang that made no progress for this time, with the stacks of its ranks.
@@ -181,10 +204,13 @@ impl Error {
         self.edit(|inner| inner.tries = tries)
     }
 
-    /// The same error with another kind.
+    /// Adds why not everything that was started is confirmed gone, if that is so.
     #[must_use]
-    pub(crate) fn of_kind(self, kind: ErrorKind) -> Self {
-        self.edit(|inner| inner.kind = kind)
+    pub(crate) fn with_left(self, ended: Result<()>) -> Self {
+        match ended {
+            Ok(()) => self,
+            Err(left) => self.with_context("cleanup", left),
+        }
     }
 
     /// Marks the error as temporary: a retry may help. [`is_temporary`](Self::is_temporary) reports it.
@@ -273,8 +299,22 @@ impl Error {
         &self.0.tries
     }
 
-    /// The stacks of each rank of a gang that made no progress ([`ErrorKind::Stalled`]); empty for
-    /// other errors.
+    /// The last lines that the worker wrote on standard error, if its end is the reason of the
+    /// error: at most 20 lines and 4 KiB, without the stacks that Python writes on a fatal signal.
+    /// Values of the image's secrets are replaced by their names.
+    pub fn last_lines(&self) -> Option<&str> {
+        self.0.last_lines.as_deref()
+    }
+
+    /// Where Python was:
+    ///
+    /// - each rank of a gang that made no progress ([`ErrorKind::Stalled`]);
+    /// - a task that ran longer than its timeout ([`ErrorKind::Timeout`]), before it was interrupted; of
+    ///   a gang, each rank;
+    /// - a worker that a fatal signal ended, such as SIGSEGV or SIGABRT ([`WorkerExit::Signal`]); the
+    ///   thread that got the signal is the last one. The kernel's SIGKILL leaves no stacks.
+    ///
+    /// Empty for other errors.
     pub fn stacks(&self) -> &[RankStacks] {
         self.0.stacks.as_deref().unwrap_or_default()
     }
@@ -308,8 +348,8 @@ impl Error {
         self.edit(|inner| inner.stacks = Some(stacks.into()))
     }
 
-    /// About how many bytes the texts have. Of the stacks it counts the part of one rank, because
-    /// the ranks of a gang share the stacks.
+    /// About how many bytes the texts have, except the last lines, which are few. Of the stacks it
+    /// counts the part of one rank, because the ranks of a gang share the stacks.
     pub(crate) fn size(&self) -> usize {
         let exception = self.0.exception.as_ref().map_or(0, |raised| raised.message.len() + raised.traceback.len());
         let stacks: usize = self.stacks().iter().map(|one| one.text.len()).sum();
@@ -327,6 +367,9 @@ impl std::error::Error for Error {
         self.0.source.as_deref().map(|source| source as _)
     }
 }
+
+/// The most bytes of stacks of a worker that has ended.
+const MOST_STACKS: usize = 16 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -1,18 +1,22 @@
 //! The events of a pool: what happens to its machines, nodes, workers and tasks.
 
+mod display;
 mod output;
 mod stream;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use display::count;
 pub use output::{OutputChunk, OutputStream};
+use serde::{Deserialize, Serialize, Serializer};
 pub use stream::{EventItem, Events};
 
 use crate::error::{Error, RankStacks, WorkerExit};
 use crate::ids::{Attempt, Generation, MachineId, NodeIndex, OfferId, Rank, TaskId};
 use crate::payload::Report;
 use crate::spec::Spent;
+use crate::spec::unlimited::{optional_seconds, seconds};
 
 /// Something that happened in a pool.
 ///
@@ -24,9 +28,14 @@ use crate::spec::Spent;
 /// - For a machine that joins a pool after its start, until the machine has become a node: the
 ///   machine number. No node of the pool has this index when the machine is launched.
 ///
+/// `Display` is one line for a person. By serde, an event is written with its name in `event`, and with
+/// durations in seconds, for the records of a service; its errors have what is for developers alone. An
+/// event is never read back.
+///
 /// The machine number of a node can differ from its index, for example after the pool has changed
 /// its size.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PoolEvent {
     /// The pool asks the provider for a machine.
@@ -195,11 +204,13 @@ pub enum PoolEvent {
         /// The payload's main file.
         payload: String,
         /// For how long no rank has made progress.
+        #[serde(with = "seconds")]
         silent: Duration,
         /// A message with this time and the place of each rank, as in the error
         /// [`ErrorKind::Stalled`](crate::error::ErrorKind::Stalled).
         message: String,
         /// The stacks of each rank that still runs.
+        #[serde(serialize_with = "all")]
         stacks: Arc<[RankStacks]>,
     },
     /// Bytes that a worker wrote to standard output or standard error.
@@ -272,6 +283,7 @@ pub enum PoolEvent {
         /// Why the node leaves.
         reason: DrainReason,
         /// The time after which the machine ends by itself, if that is known.
+        #[serde(with = "optional_seconds")]
         ends_in: Option<Duration>,
     },
     /// The pool has changed its number of nodes: the new nodes take tasks, and the machines of the
@@ -295,8 +307,10 @@ pub enum PoolEvent {
     RuntimeBlocked {
         /// How late the runtime ran the renewal that was due. The runtime was blocked for at least
         /// this time.
+        #[serde(with = "seconds")]
         late: Duration,
         /// [`Limits::lease`](crate::spec::Limits::lease).
+        #[serde(with = "seconds")]
         lease: Duration,
     },
     /// The pool began to end.
@@ -314,7 +328,8 @@ pub enum PoolEvent {
 }
 
 /// Why a node leaves the pool, or the pool replaces its machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DrainReason {
     /// A call of [`resize`](crate::compute::ComputePool::resize) asked for fewer nodes.
@@ -336,6 +351,10 @@ impl std::fmt::Display for DrainReason {
             Self::Expired => "the walltime of its machine is over",
         })
     }
+}
+
+fn all<S: Serializer>(stacks: &Arc<[RankStacks]>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(stacks.iter())
 }
 
 impl PoolEvent {

@@ -160,6 +160,11 @@ pub fn metadata(data: &[u8]) {
     lines.extend(
         read.requires_python.iter().map(|bound| format!("requires-python = {}", quoted(bound).trim_end_matches(", "))),
     );
+    if !read.uv.is_empty() {
+        let tool = toml::Table::from_iter([("uv".to_owned(), read.uv.table().clone().into())]);
+        let tool = toml::Table::from_iter([("tool".to_owned(), tool.into())]).to_string();
+        lines.extend(tool.lines().map(str::to_owned));
+    }
     let block = format!("# /// script\n# {}\n# ///\n", lines.join("\n# "));
     assert_eq!(Metadata::read(&block).unwrap(), read, "{block}");
 }

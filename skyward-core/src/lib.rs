@@ -5,6 +5,8 @@
 //! same paths: `skyward_core::pool` is `skyward::pool`. The examples in this documentation use the
 //! names of the facade.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 // The modules are in the order of `ARCHITECTURE.md`: each imports only those above it.
 pub mod error;
 pub mod ids;
@@ -46,6 +48,6 @@ pub mod testkit;
 pub mod fuzzing;
 
 pub use error::{Error, ErrorKind, Result};
-pub use pool::{Reaped, reap, reap_expired};
+pub use pool::{Reaped, interrupted, reap, reap_expired};
 #[cfg(feature = "terminal")]
 pub use terminal::Terminal;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use futures_util::future::join_all as join_futures;
 use skyward_core::compute::{ComputePool, ComputePoolExt};
 use skyward_core::compute::{PendingCompute, join_all};
-use skyward_core::error::ErrorKind;
+use skyward_core::error::{Error, ErrorKind};
 use skyward_core::ids::NodeIndex;
 use skyward_core::payload::{Args, Source, Streaming, Target};
 use skyward_core::plugin::plugin;
@@ -359,12 +359,13 @@ fn scope() {
 }
 
 #[test]
-fn start_unless() {
+fn start_until() {
     for joined in [false, true] {
         at_each_moment(MOMENTS_APART, async |provider, cut| {
             let stop = sleep(Duration::from_millis(60));
-            let stopped = cut.take(builder(&provider, joined).start_unless(stop)).await;
-            assert!(stopped.as_ref().is_none_or(|stopped| matches!(stopped, Ok(None))), "{stopped:?}");
+            let stopped = cut.take(builder(&provider, joined).until(stop).start()).await;
+            let kind = stopped.as_ref().map(|stopped| stopped.as_ref().map(drop).map_err(Error::kind));
+            assert!(kind.is_none_or(|kind| kind == Err(ErrorKind::Cancelled)), "{stopped:?}");
             stopped.is_some()
         });
     }

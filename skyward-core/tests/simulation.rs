@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use skyward_core::compute::ComputePool;
 use skyward_core::compute::PendingCompute;
+use skyward_core::error::ErrorKind;
 use skyward_core::event::{EventItem, PoolEvent};
 use skyward_core::ids::{NodeIndex, Rank};
 use skyward_core::payload::{Args, RetryPolicy, Source, Streaming, Target, TaskOptions};
@@ -173,12 +174,15 @@ async fn a_start_stopped_at_any_moment_leaves_nothing_when_it_returns() {
     for millis in (0..600).step_by(7) {
         let provider = FakeProvider::new(std::sync::Arc::new(Slow));
         let stop = tokio::time::sleep(Duration::from_millis(millis));
-        match Pool::builder().provider(provider.clone()).nodes(2).start_unless(stop).await.unwrap() {
-            Some(pool) => {
+        match Pool::builder().provider(provider.clone()).nodes(2).until(stop).start().await {
+            Ok(pool) => {
                 pool.shutdown(Duration::from_secs(20)).await.unwrap();
                 started += 1;
             }
-            None => stopped += 1,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Cancelled, "{error:?}");
+                stopped += 1;
+            }
         }
         let left = (provider.machines(), provider.running());
         assert!(left.0.is_empty() && left.1.is_empty(), "stopped after {millis} ms: {left:?}");

@@ -172,11 +172,12 @@ fn check_agent(golden: &Golden, frame: Frame) {
             assert_eq!(request, 7);
             assert_eq!(port, 41234);
         }
-        FromAgent::Exited { code, signal, out_of_memory, begun, .. } => {
+        FromAgent::Exited { code, signal, out_of_memory, begun, last_words, .. } => {
             assert_eq!(code.map(i64::from), head[4].as_i64());
             assert_eq!(signal.map(i64::from), head[5].as_i64());
             assert_eq!(Some(out_of_memory), head[6].as_bool());
             assert_eq!(Some(begun), head[7].as_u64());
+            assert_eq!(&last_words[..], &unhex(&golden.body_hex)[..]);
         }
         FromAgent::Pong { sequence } => assert_eq!(Some(sequence), head[1].as_u64()),
         FromAgent::Log { stream, offset, bytes, .. } => {
@@ -323,6 +324,10 @@ fn check_worker(golden: &Golden, frame: Frame) {
             assert_eq!(run, 9);
             assert_eq!(index, 0);
             assert_eq!(&value[..], &[1][..]);
+        }
+        FromWorker::Import { run, begins } => {
+            assert_eq!(run, 9);
+            assert_eq!(Some(begins), head[2].as_bool());
         }
         FromWorker::Report { sequence, run, value } => {
             assert_eq!(sequence, 44);

@@ -146,6 +146,7 @@ fn from_files(options: &Options, python: &LitStr, signature: &Signature, errors:
         entry,
         joins,
         returned: compared.and_then(|function| payload.returned(function)),
+        neighbours: payload.neighbours(),
         main: payload.main().path().to_owned(),
         first_line: 1,
         files: payload.files().iter().map(text).collect(),
@@ -197,6 +198,7 @@ fn from_body(options: &Options, body: &LitStr, signature: &Signature, errors: &m
         // A body has no decorators.
         joins: None,
         returned: None,
+        neighbours: None,
         main: path.clone(),
         first_line: python.first_line(),
         files: vec![(path, Text::Inline(python.text().to_owned()))],

@@ -2,7 +2,7 @@
 
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens as _, quote, quote_spanned};
-use skyward_python::{Class, Structure};
+use skyward_python::{Class, Neighbours, Structure};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::{Attribute, Block, Ident, Path, Type};
@@ -18,6 +18,8 @@ pub(crate) struct Source {
     pub(crate) joins: Option<&'static str>,
     /// What the entry's annotation says about its result.
     pub(crate) returned: Option<Structure>,
+    /// What lies beside the payload and is no part of it.
+    pub(crate) neighbours: Option<Neighbours>,
     pub(crate) main: String,
     pub(crate) first_line: u32,
     pub(crate) files: Vec<(String, Text)>,
@@ -103,8 +105,10 @@ pub(crate) fn with_source(
 
 /// A static with the source.
 fn source(source: &Source, facade: &Path) -> TokenStream {
-    let Source { entry, joins, main, first_line, files, .. } = source;
+    let Source { entry, joins, neighbours, main, first_line, files, .. } = source;
     let joining = joins.map(|framework| quote!(.joining(#framework)));
+    let beside =
+        neighbours.as_ref().map(|Neighbours { modules, advice, .. }| quote!(.beside(&[#(#modules),*], #advice)));
     let at = |file: &str| {
         let file = format!("/{file}");
         quote!(::core::concat!(::core::env!("CARGO_MANIFEST_DIR"), #file))
@@ -123,7 +127,7 @@ fn source(source: &Source, facade: &Path) -> TokenStream {
     });
     quote! {
         static __SKYWARD_SOURCE: #facade::__private::StaticSource =
-            #facade::__private::StaticSource::new(#entry, #main, #first_line, &[#(#files),*])#joining;
+            #facade::__private::StaticSource::new(#entry, #main, #first_line, &[#(#files),*])#joining #beside;
     }
 }
 

@@ -11,8 +11,6 @@ mod surroundings;
 
 use proc_macro::TokenStream;
 
-/// Declares a Python payload as a Rust function.
-///
 /// The generated function takes the arguments and returns a `PendingCompute<T>`, a call that does
 /// not run yet. Dispatch it with `.run(&pool)`, `.broadcast(&pool)` or a similar method. Skyward
 /// passes arguments by name.

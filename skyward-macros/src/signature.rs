@@ -212,8 +212,8 @@ impl Parse for Declaration {
     }
 }
 
-/// The string literal that an expression is; what a `macro_rules!` passes on stands in a group that
-/// is not to be seen.
+/// The string literal that an expression is. What a `macro_rules!` passes on stands in an invisible
+/// group.
 fn text_of(expression: &Expr) -> Option<&LitStr> {
     match expression {
         Expr::Lit(ExprLit { lit: Lit::Str(text), attrs }) if attrs.is_empty() => Some(text),

@@ -82,7 +82,7 @@ pub(super) fn outside(module: &Module) -> Vec<Finding> {
 }
 
 /// What to do about a file that needs others of the folder that is so many levels above it.
-fn name_the_folder(path: &str, depth: usize) -> String {
+pub(super) fn name_the_folder(path: &str, depth: usize) -> String {
     match path.rmatch_indices('/').nth(depth - 1).map(|(at, _)| (&path[..at], &path[at + 1..])) {
         Some((folder, file)) if !folder.ends_with("..") => {
             format!("name the folder: `python = \"{folder}\", main = \"{file}\"`")

@@ -64,4 +64,4 @@ pub use body::{Body, BodyEnd, Literal};
 pub use fields::{Class, Structure};
 pub use finding::{Finding, Kind};
 pub use function::{Function, Parameter};
-pub use payload::{Entry, File, Payload};
+pub use payload::{Entry, File, Neighbours, Payload};

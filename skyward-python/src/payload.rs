@@ -16,10 +16,10 @@ use super::encoding::Decoded;
 use super::fields::{Structure, returned};
 use super::finding::{Finding, Kind, Location};
 use super::function::Function;
-use super::imports::{outside, unreachable};
+use super::imports::{name_the_folder, outside, unreachable};
 use super::module::Module;
 use super::names::{list, nearest};
-use super::reading::{self, Text};
+use super::reading::{self, Text, modules_in};
 use super::tree::deep;
 use super::version::Target;
 
@@ -32,8 +32,18 @@ pub struct Payload {
     files: Vec<File>,
     /// The index of the file that has the entry.
     main: usize,
-    /// Of a payload of one file, the folder that the file lies in, where that is known.
+    /// The folder that the file, or the folder of the files, lies in, where that is known.
     beside: Option<PathBuf>,
+}
+
+/// Python's files and folders beside a payload that its text names, and that are no part of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Neighbours {
+    /// Their names, as an import writes them.
+    pub modules: Vec<String>,
+    /// What to write so that they are a part of the payload.
+    pub advice: String,
 }
 
 /// A file of a payload.
@@ -138,6 +148,27 @@ impl Payload {
             ([_], beside) => unreachable(module, source, beside.as_deref()),
             _ => outside(module),
         }
+    }
+
+    /// What lies beside the payload and is no part of it, as far as the payload's text has its name:
+    /// in an import, or in a text that it imports by. `None` if that is nothing.
+    pub fn neighbours(&self) -> Option<Neighbours> {
+        let folder = self.beside.as_deref()?;
+        let path = self.main().path();
+        // The paths of the files of a folder begin with its name.
+        let (own, depth) = match folder.join(path).is_file() {
+            true => (path.split('/').next(), path.split('/').count()),
+            false => (path.rsplit('/').next(), 1),
+        };
+        let own = own.unwrap_or_default();
+        let mut modules = modules_in(folder);
+        modules.remove(own.strip_suffix(".py").unwrap_or(own));
+        let texts = self.files.iter().map(File::text);
+        let words = texts.flat_map(|text| text.split(|c: char| !(c.is_alphanumeric() || c == '_')));
+        let words: BTreeSet<&str> = words.collect();
+        modules.retain(|module| words.contains(&**module));
+        let advice = name_the_folder(self.main().source_path(), depth);
+        (!modules.is_empty()).then(|| Neighbours { modules: modules.into_iter().collect(), advice })
     }
 
     /// The names in all files that neither their file nor Python defines. Names that may be defined

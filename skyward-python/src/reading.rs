@@ -1,5 +1,6 @@
 //! Files and folders of Python, as a declaration names them: where they are, and their texts.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -125,6 +126,19 @@ fn listing(folder: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// The names of the modules and packages that lie in a folder, as an import writes them. A folder is a
+/// package if it has a Python file, whatever its name.
+pub(super) fn modules_in(folder: &Path) -> BTreeSet<String> {
+    let names = listing(folder).into_iter().filter_map(|name| match name.strip_suffix('/') {
+        Some(inner) => {
+            let has_file = || listing(&folder.join(inner)).iter().any(|name| name.ends_with(".py"));
+            has_file().then(|| inner.to_owned())
+        }
+        None => name.strip_suffix(".py").map(str::to_owned),
+    });
+    names.collect()
 }
 
 /// Adds the paths of all Python files below a folder, relative to it, in order.

@@ -102,19 +102,21 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Load a public name at its first use, so that the worker starts without loading any."""
-    from importlib import import_module
+if not TYPE_CHECKING:
+    # A type checker would take any name for one of this module.
+    def __getattr__(name: str) -> Any:
+        """Load a public name at its first use, so that the worker starts without loading any."""
+        from importlib import import_module
 
-    if name == "integrations":
-        return import_module(".integrations", __name__)
-    if name not in _HOMES:
-        from ._core.unknown import unknown
+        if name == "integrations":
+            return import_module(".integrations", __name__)
+        if name not in _HOMES:
+            from ._core.unknown import unknown
 
-        raise AttributeError(unknown(__name__, name, __all__))
-    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+            raise AttributeError(unknown(__name__, name, __all__))
+        value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,7 @@ agent listens, and then exits.
 from __future__ import annotations
 
 # isort: off
-from ._core import bytecode
+from ._core import startup
 
 # isort: on
 import os
@@ -15,7 +15,7 @@ import socket
 import sys
 from typing import NoReturn
 
-from ._agent import tree
+from ._agent import process, tree
 from ._agent.installed import path_of_workers
 from ._agent.log import log
 from ._agent.loop import Agent
@@ -56,7 +56,7 @@ def _fail(reason: str) -> NoReturn:
 
 def main() -> None:
     """Detach, and report in the started process whether the agent runs."""
-    bytecode.restore()
+    startup.restore()
     arguments = _Arguments(sys.argv[1:])
     read, write = os.pipe()
     pid = os.fork()
@@ -107,7 +107,7 @@ def _boot(arguments: _Arguments) -> Agent:
     os.chmod(folder, 0o700)
     os.makedirs(f"{folder}/work", exist_ok=True)
     os.chdir(folder)
-    os.umask(0o077)
+    process.users_mask = os.umask(0o077)
     _lock(folder)
     _redirect(f"{folder}/agent.log")
     tree.become_subreaper()

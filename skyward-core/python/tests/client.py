@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,34 @@ class WorkerClient(Frames):
         self.acknowledged = 0
         self.gang: list[int] | None = [1, 1, 1]
         """The first task, the attempt and the ranks of its tasks' broadcast; None for tasks on this worker alone."""
+        self.imports: list[list[Any]] = []
+        """What the worker has said of imports: run, and whether it begins."""
+        self._early: list[tuple[list[Any], bytes]] = []
+
+    def receive(self) -> tuple[list[Any], bytes]:
+        """Return the next frame that says nothing of imports."""
+        while not self._early:
+            self._read()
+        return self._early.pop(0)
+
+    def quiet(self, seconds: float = 0.1) -> bool:
+        """Return whether nothing arrives for a while, except of imports."""
+        end = time.monotonic() + seconds
+        while not self._early and not super().quiet(max(0.0, end - time.monotonic())):
+            self._read()
+        return not self._early
+
+    def _read(self) -> None:
+        head, body = super().receive()
+        if head[0] == wire.IMPORT:
+            self.imports.append(head[1:])
+        else:
+            self._early.append((head, body))
+
+    def expect_import(self, task: int, begins: bool) -> None:
+        """Wait until the worker says this of the payload of a task."""
+        while [task, begins] not in self.imports:
+            self._read()
 
     def hello(self) -> tuple[list[Any], Any]:
         head, body = self.expect(wire.WORKER_HELLO)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from skyward._core import modules, package_names
+from skyward._core import modules, package_names, process_state
 from skyward._tasks import payload
 
 from .client import AgentClient, WorkerClient, start_agent, start_spec
@@ -23,6 +23,12 @@ def folder() -> Iterator[Path]:
     """A temporary folder with a short path, because sockets are created in it."""
     with tempfile.TemporaryDirectory(prefix="sky") as name:
         yield Path(name) / "n"
+
+
+@pytest.fixture(autouse=True)
+def no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that run tasks in this process change it themselves."""
+    monkeypatch.setattr(process_state, "begin", lambda: None)
 
 
 @pytest.fixture

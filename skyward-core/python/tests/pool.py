@@ -122,7 +122,10 @@ class Pool:
             self.calls[head[2]] = CallsClient(head[4])
 
     def _from_worker(self, index: int) -> None:
-        head, body = self.workers[index].receive()
+        while not self.workers[index].quiet(0):
+            self._take(index, *self.workers[index].receive())
+
+    def _take(self, index: int, head: list[Any], body: bytes) -> None:
         if head[0] == wire.ITEM:
             self.items.append(msgspec.msgpack.decode(body))
         if head[0] not in (wire.RESULT, wire.FAILURE):

@@ -69,8 +69,8 @@ def test_no_bytecode_is_written_on_a_nearly_full_disk(free: int, kept: bool, tmp
     code = source(f"""
         import os
         os.statvfs = lambda _: os.statvfs_result((1, 1, 0, 0, {free}, 0, 0, 0, 0, 0))
-        from skyward._core import bytecode
-        bytecode.restore()
+        from skyward._core import startup
+        startup.restore()
         import imported
     """)
     package = str(Path(__file__).parents[1])

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import skyward as sky
 from skyward._core import wire
 
 from .client import ROOT, CallsClient, WorkerClient, start_spec
@@ -217,10 +216,6 @@ def test_a_call_that_is_too_large(node: Node) -> None:
 def test_only_a_single_task_can_submit_calls(node: Node) -> None:
     worker = node.ready(PAYLOAD)
     assert "a task of a gang" in worker.call(1, what="told")
-    with pytest.raises(sky.CallError, match="only inside a payload"):
-        sky.submit(len, "")
-    with pytest.raises(sky.CallError, match="only inside a payload"):
-        sky.map(len, [""])
     # The agent has not asked the client to connect.
     node.agent.send([wire.PING, 1, 60.0])
     node.agent.expect(wire.PONG)

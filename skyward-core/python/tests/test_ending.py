@@ -28,7 +28,7 @@ CHAIN = """
         for _ in range(3):
             if os.fork():
                 continue
-            os.open(path, os.O_WRONLY)
+            os.write(os.open(path, os.O_WRONLY), b'.')
             while time.time() < end:
                 if os.fork():
                     os._exit(0)
@@ -46,11 +46,21 @@ class Held:
         self.path = str(path)
         self._read = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
 
+    def is_held(self, processes: int) -> bool:
+        """Wait until this many processes have written a byte into the pipe, and read the bytes.
+
+        A pipe that nobody has ever opened does not end.
+        """
+        return all(self._wait() & select.POLLIN and os.read(self._read, 1) for _ in range(processes))
+
     def ends(self) -> bool:
         """Wait until nobody has the pipe open; False if somebody keeps it."""
+        return bool(self._wait() & select.POLLHUP)
+
+    def _wait(self) -> int:
         poll = select.poll()
         poll.register(self._read, select.POLLIN)
-        return any(event & select.POLLHUP for _, event in poll.poll(60_000))
+        return sum(event for _, event in poll.poll(60_000))
 
     def close(self) -> None:
         os.close(self._read)
@@ -65,6 +75,7 @@ def test_processes_that_only_start_others_end_with_their_worker(
     worker = node.ready(CHAIN)
     head, _ = worker.outcome(worker.start(1, path=held.path, sessions=sessions))
     assert head[0] == wire.RESULT
+    assert held.is_held(3)
     if how == "exit":
         os.kill(node.pid, signal.SIGKILL)
     elif how == "shutdown":

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from skyward._core import wire
+from skyward._tasks.missing import PACKAGES
 
-from .client import WorkerClient
+from .client import Frames, WorkerClient
 from .conftest import Node
 
 ONE = """
@@ -21,30 +23,74 @@ ONE = """
 """
 
 
-def test_an_import_error_names_the_package(node: Node) -> None:
-    worker = node.ready()
-    for number, (module, package) in enumerate(
-        {"sklearn_not_here.x": "sklearn-not-here", "cv2": "opencv-python-headless"}.items()
-    ):
-        worker.load(
-            number,
-            f"""
-            def main():
-                import {module}
-            """,
-        )
+def missing_in(node: Node, *modules: str, cwd: Path | None = None) -> list[dict[str, str]]:
+    worker = node.ready(cwd=cwd and str(cwd))
+    found = []
+    for number, module in enumerate(modules):
+        worker.load(number, f"def main():\n    import {module}\n")
         failure = worker.failure(number)
-        assert (failure["kind"], failure["type"], failure["package"]) == ("import", "ModuleNotFoundError", package)
-    worker.load(
-        9,
-        """
-        import no_such_thing
-        def main(): ...
-        """,
-        main="top.py",
-    )
+        assert (failure["kind"], failure["type"]) == ("import", "ModuleNotFoundError")
+        assert "package" not in failure
+        found.append(failure["missing"])
+    return found
+
+
+def test_only_a_package_of_the_table_is_named(node: Node) -> None:
+    assert missing_in(node, "cv2", "cv2.dnn", "sklearn_not_here.x", "no_such_thing") == [
+        {"module": "cv2", "package": "opencv-python-headless"},
+        {"module": "cv2", "package": "opencv-python-headless"},
+        {"module": "sklearn_not_here"},
+        {"module": "no_such_thing"},
+    ]
+
+
+def test_a_module_that_is_missing_in_an_installed_package_names_no_package(node: Node) -> None:
+    numpy, json = missing_in(node, "numpy.nothere", "json.nothere")
+    assert numpy["module"] == "numpy.nothere"
+    assert numpy["there"].endswith("/numpy")
+    assert json["there"].endswith("/json")
+    assert {"package", "installed", "standard"}.isdisjoint({*numpy, *json})
+
+
+def test_what_lies_deeper_in_the_working_folder_is_found(node: Node, tmp_path: Path) -> None:
+    for path in ("src/helper.py", "lib/tools/a.py", "deep/er/below.py"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text("")
+    assert missing_in(node, "helper", "tools", "below", cwd=tmp_path) == [
+        {"module": "helper", "lies": "src/helper.py"},
+        {"module": "tools", "lies": "lib/tools"},
+        {"module": "below"},
+    ]
+
+
+def test_an_installed_package_without_the_module_of_its_name_is_told(node: Node) -> None:
+    [found] = missing_in(node, "pytest_xdist")
+    assert found == {"module": "pytest_xdist", "installed": f"pytest_xdist {version('pytest-xdist')}"}
+
+
+@pytest.mark.parametrize("environment", ["tools", pytest.param("frameworks", marks=pytest.mark.frameworks)])
+def test_the_table_agrees_with_what_is_installed(environment: str) -> None:
+    homes = packages_distributions()
+    known = {module: homes[module] for module in PACKAGES if module in homes}
+    assert known, environment
+    for module, packages in known.items():
+        assert normal(PACKAGES[module]) in map(normal, packages), module
+
+
+def normal(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+def test_a_module_of_the_library_that_this_python_lacks_is_told(node: Node) -> None:
+    assert missing_in(node, "winreg") == [{"module": "winreg", "standard": "yes"}]
+
+
+def test_a_module_that_is_missing_at_the_top_of_a_file_has_its_line(node: Node) -> None:
+    worker = node.worker()
+    worker.hello()
+    worker.load(9, "import no_such_thing\ndef main(): ...\n", main="top.py")
     failure = worker.failure(9)
-    assert (failure["kind"], failure["package"]) == ("import", "no-such-thing")
+    assert (failure["kind"], failure["missing"]) == ("import", {"module": "no_such_thing"})
     assert 'File "top.py", line 1' in failure["traceback"]
 
 
@@ -55,7 +101,7 @@ def test_a_missing_name_in_a_module_names_no_package(node: Node) -> None:
     """)
     failure = worker.failure(1)
     assert failure["kind"] == "import"
-    assert "package" not in failure
+    assert "missing" not in failure
 
 
 def test_arguments_that_do_not_fit(node: Node) -> None:
@@ -306,8 +352,7 @@ def test_a_wrong_greeting_is_refused(node: Node, first: list[object], text: str)
     worker = WorkerClient(node.started[0][2])
     worker.hello()
     worker.close()
-    stranger = WorkerClient.__new__(WorkerClient)
-    super(WorkerClient, stranger).__init__(node.started[0][2])
+    stranger = Frames(node.started[0][2])
     stranger.send(first)
     assert text in stranger.expect(wire.ERROR)[0][2]
 
@@ -344,6 +389,31 @@ def test_a_process_that_cannot_answer_has_no_stacks(node: Node) -> None:
     node.agent.send([wire.SIGNAL, 1, 0, "stacks"])
     assert node.agent.expect(wire.STACKS) == ([wire.STACKS, 1, 0], b"")
     os.kill(node.pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("takes", ["lambda *_: None", "signal.SIG_DFL", "signal.SIG_IGN"])
+def test_a_payload_that_takes_the_signal_of_stacks_lives_and_the_next_task_has_stacks(node: Node, takes: str) -> None:
+    worker = node.ready(f"""
+        import os, signal, time
+        def main(until):
+            if until:
+                signal.signal(signal.SIGUSR1, {takes})
+            print('began')
+            while not until or not os.path.exists(until):
+                time.sleep(0.01)
+    """)
+    node.agent.send([wire.LOGS, 1, 0, 0, 0])
+    until = node.folder / "until"
+    first = worker.start(1, until=str(until))
+    node.agent.expect(wire.LOG)
+    node.agent.send([wire.SIGNAL, 1, 0, "stacks"])
+    assert node.agent.expect(wire.STACKS)[1] == b""
+    until.touch()
+    worker.outcome(first)
+    worker.start(1, until="")
+    node.agent.expect(wire.LOG)
+    node.agent.send([wire.SIGNAL, 1, 0, "stacks"])
+    assert b" in main" in node.agent.expect(wire.STACKS)[1]
 
 
 def test_stacks_are_bounded(node: Node) -> None:

@@ -35,5 +35,5 @@ def test_every_message_is_there() -> None:
     # `Adopt` is not in the file, because it arrives with descriptors.
     to_worker = {*range(65, 75)} - {wire.ADOPT}
     of_calls = {*range(129, 137), *range(161, 173)}
-    numbers = {*range(1, 11), *range(33, 48), *to_worker, *range(97, 102), *of_calls}
+    numbers = {*range(1, 11), *range(33, 48), *to_worker, *range(97, 103), *of_calls}
     assert {golden["head"][0] for golden in FRAMES} == numbers

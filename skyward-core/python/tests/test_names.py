@@ -146,4 +146,4 @@ def test_a_missing_module_of_a_payload_is_no_package_of_an_image(node: Node, sta
     worker.load(1, {"trainer/main.py": f"def main():\n    {statement}\n", "trainer/b.py": ""}, main="trainer/main.py")
     failure = worker.failure(1)
     assert failure["message"] == "No module named 'trainer.nothere'"
-    assert "package" not in failure
+    assert failure["missing"] == {"module": "trainer.nothere"}

@@ -27,6 +27,18 @@ def test_an_address_of_ipv6_is_found_in_the_systems_table(monkeypatch: pytest.Mo
     assert interface_of("::1") == "lo"
 
 
+def test_the_zone_of_a_link_local_address_names_its_interface(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    table = f"{tmp_path}/if_inet6"
+    with open(table, "w") as file:
+        file.write("fe800000000000000000000000000001 02 40 20 80     eth0\n")
+        file.write("fe800000000000000000000000000001 0b 40 20 80     eth1\n")
+    monkeypatch.setattr(_network, "_INET6", table)
+    found = [interface_of(f"fe80::1%{zone}") for zone in ("eth0", "eth1", "2", "11", "eth2")]
+    assert found == ["eth0", "eth1", "eth0", "eth1", None]
+
+
 def test_the_interface_of_this_hosts_own_address_is_found_and_workers_see_it() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:

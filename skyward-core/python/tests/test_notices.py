@@ -456,7 +456,7 @@ def test_a_child_of_a_task_gets_no_notice(node: Node) -> None:
 
 def test_a_look_that_comes_between_two_lines_of_the_worker_is_not_lost() -> None:
     worker = Worker.__new__(Worker)
-    worker.runner = Runner([], lambda: None)
+    worker.runner = Runner([], lambda: None, lambda _: None)
     worker.on_attend(signal.SIGURG, None)
     assert worker.runner.missed
 
@@ -469,7 +469,7 @@ def test_a_notice_before_a_run_is_delivered_when_it_begins(monkeypatch: pytest.M
     """)
     payload = Payload("1" * 32, Source("main", "told.py", [("told.py", told)]))
     looked: list[bool] = []
-    runner = Runner([], lambda: looked.append(runner.busy))
+    runner = Runner([], lambda: looked.append(runner.busy), lambda _: None)
     monkeypatch.setattr(notices, "pending", True)
     assert runner.run(payload, {}, None, None) == ([b"\x01"], {})
     assert looked == [True]
@@ -489,7 +489,7 @@ def test_what_a_function_raises_between_two_lines_of_the_worker_ends_the_task_al
                 self.trace = None
                 raise Ending
 
-    runner = Racing([], lambda: None)
+    runner = Racing([], lambda: None, lambda _: None)
     racing = source("""
         def main():
             raise ValueError

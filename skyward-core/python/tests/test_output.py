@@ -257,4 +257,4 @@ def test_names_are_found_and_unknown_ones_are_not() -> None:
         assert getattr(sky, name) is not None
     assert set(sky.__all__) <= set(dir(sky))
     with pytest.raises(AttributeError, match="nonsense"):
-        _ = sky.nonsense
+        _ = sky.nonsense  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ import pytest
 
 from skyward._agent.port import reserve
 from skyward._core import wire
+from skyward._core.address import bindable
 
 from .conftest import Node
 from .other_user import grab, grabbing, needs_root, running
@@ -48,6 +49,35 @@ def attacked(addr: str, port: int, connections: int = 1) -> list[str]:
                 client.connect_ex((addr, port))
         found: list[str] = finish()
         return found
+
+
+def zoned() -> list[str]:
+    """Return an address of this host with a zone, by the name of its interface and by its number."""
+    with open("/proc/net/if_inet6") as table:
+        local = [line.split() for line in table if line.split()[3] == "20"]
+    if not local:
+        # Without a link-local address, only a number is a zone.
+        return ["::1%1"]
+    packed, number, *_, name = local[0]
+    plain = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(packed))
+    return [f"{plain}%{name}", f"{plain}%{int(number, 16)}"]
+
+
+@pytest.mark.parametrize("addr", zoned())
+def test_a_port_of_an_address_with_a_zone_is_reserved_and_served(addr: str) -> None:
+    with reserve(addr) as held:
+        port = held.getsockname()[1]
+        with socket.socket(socket.AF_INET6) as server:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            server.bind(bindable(addr, port))
+            server.listen()
+            with socket.create_connection((addr, port), timeout=60):
+                pass
+
+
+def test_a_zone_that_does_not_exist_is_an_error_of_the_system() -> None:
+    with pytest.raises(OSError):
+        reserve("fe80::1%none")
 
 
 @needs_root

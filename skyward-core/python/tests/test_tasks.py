@@ -202,7 +202,7 @@ def test_an_interrupt_between_two_lines_of_the_worker_is_not_lost() -> None:
         runner.interrupted = True
         raise KeyboardInterrupt
 
-    runner = Runner([], look)
+    runner = Runner([], look, lambda _: None)
     payload = Payload("3" * 32, Source("main", "x.py", [("x.py", source(ONE))]))
     runner.missed = True
     assert runner.run(payload, {}, None, None)[1]["kind"] == "cancelled"
@@ -673,6 +673,7 @@ def test_a_client_that_does_not_read_keeps_no_task_and_no_worker(node: Node, how
             print('went on', flush=True)
     """)
     running = worker.start(1)
+    worker.expect_import(running, False)
     # The worker is in the middle of the frame.
     assert select.select([worker.socket], [], [], DEADLINE)[0]
     if how == "terminate":

@@ -28,22 +28,30 @@
 //!   The digest of uv is pinned.
 //!
 //! The machine's settings for pip also apply to uv, where uv has none of its own: `PIP_INDEX_URL`,
-//! `PIP_CERT`, `REQUESTS_CA_BUNDLE`, and `index-url` and `cert` in pip.conf. The client's settings
-//! do not apply to other machines. What nodes need belongs into the [`Image`](crate::spec::Image):
+//! `PIP_CERT`, `REQUESTS_CA_BUNDLE`, and `index-url` and `cert` in pip.conf. Those that decide which
+//! packages are installed are part of the environment's name. Settings of a project, in files of the
+//! folders above or in variables such as `UV_PROJECT`, do not apply, and neither do the client's
+//! settings to other machines. What nodes need belongs into the [`Image`](crate::spec::Image):
 //! indexes, credentials, certificates.
 
 mod cause;
 mod fetch;
+mod included;
 mod inputs;
 mod package;
 mod plan;
+mod project;
+mod reading;
+mod requirements;
 mod run;
 mod timing;
 
 use std::collections::BTreeMap;
 
-pub use inputs::{Inputs, Pins};
+pub(crate) use included::Included;
+pub use inputs::Inputs;
 pub use plan::{Plan, Step};
+pub use requirements::RequirementFiles;
 pub use run::{StepEvent, run};
 
 /// A machine on which an agent runs.

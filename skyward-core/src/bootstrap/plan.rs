@@ -8,12 +8,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::inputs::{Inputs, Pins};
+use super::inputs::Inputs;
 use super::package::{NEEDS, Package};
+use super::project::Project;
+use super::requirements::RequirementFiles;
 use super::timing::{AGENT_START, APT_LOCK, STEP_WITHOUT_DOWNLOAD};
 use crate::provider::Place;
 use crate::remote::quoted;
-use crate::spec::{Image, Limits, OLDEST, Python, Secret, hex, normalised, requirement_name};
+use crate::spec::{Image, Limits, OLDEST, Python, Secret, hex};
 
 /// How one machine is made ready for an image.
 #[derive(Debug, Clone)]
@@ -41,6 +43,8 @@ pub struct Plan {
     pub certificates: Option<(String, Arc<[u8]>)>,
     /// The machine's own folder.
     pub folder: String,
+    /// Whether the machine builds an environment of its own, which payloads may change.
+    pub writable: bool,
     /// The bounds on Python's version, all of which apply.
     pub requires_python: Vec<String>,
     /// The image's requirements, for messages.
@@ -86,14 +90,13 @@ impl Plan {
         let folder = place.folder.as_str();
         let certificates = (!inputs.certificates.is_empty())
             .then(|| (format!("{folder}/certificates.pem"), Arc::from(inputs.certificates.as_slice())));
-        let common = common(image, inputs, package);
+        let common = common(image, inputs, place, package);
         let installer = {
             let certificates = certificates.as_ref().map_or("", |(path, _)| path.as_str());
             installer(&common, image, inputs, place, limits, certificates)
         };
-        let home = format!("{common}folder={}\n", quoted(folder));
         let files = (!inputs.files.is_empty()).then(|| {
-            let script = format!("folder={}\n{FILES}", quoted(folder));
+            let script = format!("folder={}\n{ENGLISH}{FILES}", quoted(folder));
             (
                 step("files", "tar -x", script, STEP_WITHOUT_DOWNLOAD),
                 format!("{folder}/files.tar"),
@@ -101,11 +104,11 @@ impl Plan {
             )
         });
         let setup = setup.iter().map(|command| {
-            let script = format!("{home}{SETUP}{}{command}\n", image_env(image));
+            let script = format!("{common}{SETUP}{}{command}\n", image_env(image));
             step("setup", command, script, limits.environment)
         });
         let agent = |check_only: &str| {
-            format!("{home}check_only={}\n{AGENT}{}", quoted(check_only), agent_line(place, image, limits))
+            format!("{common}check_only={}\n{AGENT}{}", quoted(check_only), agent_line(place, image, limits))
         };
         Self {
             steps: steps(&common, &installer, image, inputs, place, limits, package),
@@ -118,6 +121,7 @@ impl Plan {
             files,
             certificates,
             folder: folder.to_owned(),
+            writable: image.writable,
             requires_python: image.requires_python.clone(),
             requirements: image.pip.clone(),
             env: image.env.clone(),
@@ -131,12 +135,17 @@ fn step(name: &'static str, command: &str, script: String, deadline: Duration) -
 }
 
 /// The beginning of most scripts.
-fn common(image: &Image, inputs: &Inputs, package: &Package) -> String {
+fn common(image: &Image, inputs: &Inputs, place: &Place, package: &Package) -> String {
+    // A host that the client does not run on reports it by itself.
+    let arch = place.on_client_host.then(|| rustix::system::uname().machine().to_string_lossy().into_owned());
     let mut common = String::new();
     set(&mut common, "key", &environment_key(image, inputs));
     set(&mut common, "digest", &package.digest);
     set(&mut common, "interpreter", &interpreter(image));
     set(&mut common, "apt", &image.apt.join(" "));
+    set(&mut common, "arch", arch.as_deref().unwrap_or_default());
+    set(&mut common, "folder", &place.folder);
+    set(&mut common, "writable", if image.writable { "1" } else { "" });
     common.push_str(COMMON);
     common
 }
@@ -154,11 +163,11 @@ fn installer(
     let mut installer = common.to_owned();
     set(&mut installer, "uv_version", UV_VERSION);
     set(&mut installer, "certificates", certificates);
-    set(&mut installer, "folder", &place.folder);
     set(&mut installer, "may_install", if place.on_client_host { "" } else { "1" });
     set(&mut installer, "lock_wait", &(limits.environment / 6).min(APT_LOCK).as_secs().to_string());
     set(&mut installer, "python_request", &python_request(image));
     set(&mut installer, "check", &check(image, inputs));
+    installer.push_str(ENGLISH);
     installer.push_str(INSTALLER);
     installer
 }
@@ -185,12 +194,12 @@ fn steps(
     uv.stdin = UV_REQUIREMENT.as_bytes().into();
     uv.secrets = index_address(image);
     steps.push(uv);
-    let script = format!("{installer}{}{ENVIRONMENT}", environment_header(image, inputs));
+    let script = format!("{installer}{RESULT}{}{ENVIRONMENT}", environment_header(image, inputs));
     let mut environment = step("environment", "uv pip install", script, limits.environment);
-    environment.stdin = inputs.hashed_text().unwrap_or_default().to_owned().into();
+    environment.stdin = inputs.requirements.as_ref().map(RequirementFiles::archive).unwrap_or_default();
     environment.secrets = secrets(image);
     steps.push(environment);
-    let script = format!("{common}unpack={}\n{WORKER}", quoted(UNPACK));
+    let script = format!("{common}{ENGLISH}{RESULT}unpack={}\n{WORKER}", quoted(UNPACK));
     let mut worker = step("worker", "python unpack.py", script, STEP_WITHOUT_DOWNLOAD);
     worker.stdin = package.json.clone();
     steps.push(worker);
@@ -209,7 +218,7 @@ fn fetch(image: &Image, limits: &Limits) -> Step {
 
 /// The key of an environment. Environments with the same key have the same content.
 fn environment_key(image: &Image, inputs: &Inputs) -> String {
-    let content = format!("{}\n{NEEDS:?}\n{LAYOUT}", image.content_hash(inputs.hashed_text()));
+    let content = format!("{}\n{NEEDS:?}\n{LAYOUT}", image.content_hash(inputs.hashed_text().as_deref()));
     hex(&Sha256::digest(content)[..10])
 }
 
@@ -230,29 +239,15 @@ fn check(image: &Image, inputs: &Inputs) -> String {
 }
 
 fn environment_header(image: &Image, inputs: &Inputs) -> String {
-    let named: Vec<_> = image.pip.iter().filter_map(|requirement| requirement_name(requirement).ok()).collect();
-    let bound: Vec<(String, &str)> = image
-        .indexes
-        .iter()
-        .flat_map(|index| index.packages.iter().map(|package| (normalised(package), index.name.as_str())))
-        .collect();
-    let extras: Vec<_> =
-        bound.iter().enumerate().filter(|(_, (package, _))| !named.contains(package)).map(|(at, _)| at).collect();
+    let project = Project::of(image);
     let mut header = String::new();
-    set(&mut header, "project", &project(image, &bound, &extras));
-    let listed: Vec<_> = extras.iter().map(|at| format!("bound{at}={}", bound[*at].0)).collect();
-    set(&mut header, "extras", &listed.join(" "));
+    set(&mut header, "project", &project.text);
+    set(&mut header, "extras", &project.extras.join(" "));
+    set(&mut header, "has_settings", if project.has_settings { "1" } else { "" });
+    set(&mut header, "has_default_index", if project.has_default_index { "1" } else { "" });
     let index = image.default_index.as_ref().map(|url| format!("{}={url}", Image::DEFAULT_INDEX));
     set(&mut header, "index", &index.unwrap_or_default());
-    set(
-        &mut header,
-        "lock",
-        match inputs.requirements {
-            None => "",
-            Some(Pins::Text(_)) => "requirements.txt",
-            Some(Pins::Pylock(_)) => "pylock.toml",
-        },
-    );
+    set(&mut header, "lock", inputs.requirements.as_ref().map_or("", |files| files.first.as_str()));
     set(&mut header, "worker_needs", &NEEDS.join(" "));
     header
 }
@@ -266,34 +261,6 @@ fn python_request(image: &Image) -> String {
     };
     let all: Vec<_> = std::iter::once(first).chain(image.requires_python.iter().cloned()).collect();
     all.join(",").split_whitespace().collect()
-}
-
-/// The image as a project, the form in which uv accepts packages that are bound to an index.
-fn project(image: &Image, bound: &[(String, &str)], extras: &[usize]) -> String {
-    let mut text =
-        format!("[project]\nname = \"skyward-image\"\nversion = \"0\"\nrequires-python = {}\n", toml_text(OLDEST));
-    text.push_str("dependencies = [\n");
-    for requirement in image.pip.iter().map(String::as_str).chain(NEEDS.iter().copied()) {
-        let _ = writeln!(text, "    {},", toml_text(requirement));
-    }
-    text.push_str("]\n");
-    if !extras.is_empty() {
-        text.push_str("[project.optional-dependencies]\n");
-        for at in extras {
-            let _ = writeln!(text, "bound{at} = [{}]", toml_text(&bound[*at].0));
-        }
-    }
-    for index in &image.indexes {
-        let (name, url, explicit) = (toml_text(&index.name), toml_text(&index.url), !index.packages.is_empty());
-        let _ = write!(text, "[[tool.uv.index]]\nname = {name}\nurl = {url}\nexplicit = {explicit}\n");
-    }
-    if !bound.is_empty() {
-        text.push_str("[tool.uv.sources]\n");
-        for (package, index) in bound {
-            let _ = writeln!(text, "{package} = {{ index = {} }}", toml_text(index));
-        }
-    }
-    text
 }
 
 /// The environment variables with the user and password of each named index, for uv.
@@ -355,17 +322,14 @@ fn set(script: &mut String, name: &str, value: &str) {
     let _ = writeln!(script, "{name}={}", quoted(value));
 }
 
-/// JSON's form of a text is valid TOML.
-fn toml_text(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
-}
-
 const COMMON: &str = include_str!("scripts/common.sh");
+const ENGLISH: &str = include_str!("scripts/english.sh");
 const INSTALLER: &str = include_str!("scripts/installer.sh");
 const PACKAGES: &str = include_str!("scripts/packages.sh");
 const PYTHON: &str = include_str!("scripts/python.sh");
 const FETCH: &str = include_str!("scripts/fetch.sh");
 const CLIENT: &str = include_str!("scripts/client.sh");
+const RESULT: &str = include_str!("scripts/result.sh");
 const UV: &str = include_str!("scripts/uv.sh");
 const ENVIRONMENT: &str = include_str!("scripts/environment.sh");
 const WORKER: &str = include_str!("scripts/worker.sh");

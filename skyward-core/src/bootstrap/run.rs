@@ -94,7 +94,8 @@ impl Bootstrap<'_> {
         if !needed.iter().any(|name| SHARED.contains(name)) {
             return Ok(());
         }
-        let Some(builder) = self.remote.builder().await? else {
+        let builder = if self.plan.writable { None } else { self.remote.builder().await? };
+        let Some(builder) = builder else {
             return self.make_on_machine(needed, |name| SHARED.contains(&name)).await;
         };
         // Another machine may have built it meanwhile, or only the interpreter was missing.
@@ -291,8 +292,13 @@ const ROUNDS: u32 = 4;
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::fs::{File, FileTimes};
+    use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::{Duration, SystemTime};
 
     use async_trait::async_trait;
 
@@ -358,6 +364,37 @@ mod tests {
                 assert_eq!(mode, if number % 2 == 0 { 0o644 } else { 0o755 }, "{name}");
             }
             assert!(!root.join("n 0/files.tar").exists());
+        }
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_folder_arrives_as_it_is() {
+        let root = std::env::temp_dir().join(format!("sky-{:08x}", rand::random::<u32>()));
+        let source = root.join("src");
+        let strange = OsStr::from_bytes(b"caf\xe9 \n-x");
+        std::fs::create_dir_all(source.join("empty")).unwrap();
+        std::fs::create_dir_all(source.join("in")).unwrap();
+        std::fs::write(source.join(strange), "x").unwrap();
+        std::os::unix::fs::symlink("../empty", source.join("in/link")).unwrap();
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(1_234_567_890);
+        for path in [source.join(strange), source.join("empty"), source.join("in")] {
+            File::open(path).unwrap().set_times(FileTimes::new().set_modified(changed)).unwrap();
+        }
+        let inputs = Inputs::read(&Image::new().include(&source)).unwrap();
+        let place = Place::new("", root.join("n").display().to_string());
+        let plan = Plan::new(&Image::new(), &inputs, &place, &[], &Limits::default());
+        // A machine that is made ready again has the files already.
+        for _ in 0..2 {
+            let remote = Counted::default();
+            Bootstrap { remote: &remote, plan: &plan, on_event: &|_| {} }.put_files().await.unwrap();
+            let there = root.join("n/work/src");
+            assert_eq!(std::fs::read(there.join(strange)).unwrap(), b"x");
+            assert_eq!(std::fs::read_dir(there.join("empty")).unwrap().count(), 0);
+            assert_eq!(std::fs::read_link(there.join("in/link")).unwrap(), Path::new("../empty"));
+            for path in [there.join(strange), there.join("empty"), there.join("in")] {
+                assert_eq!(std::fs::metadata(&path).unwrap().modified().unwrap(), changed, "{}", path.display());
+            }
         }
         std::fs::remove_dir_all(&root).unwrap();
     }

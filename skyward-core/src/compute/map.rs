@@ -92,13 +92,13 @@ pub trait ComputePoolExt: ComputePool {
     /// # Cancel safety
     ///
     /// Dropping the stream cancels the calls that have not returned.
-    fn into_map_unordered<T, I>(self, calls: I) -> impl Stream<Item = (usize, Result<T>)> + Send + Unpin
+    fn into_map_unordered<'p, T, I>(self, calls: I) -> impl Stream<Item = (usize, Result<T>)> + Send + Unpin
     where
-        Self: Sized + Clone,
+        Self: Sized + Clone + 'p,
         T: Output,
         I: IntoIterator<Item = PendingCompute<T>, IntoIter: Send>,
     {
-        Mapped::<Self, _, _, _>::new(self, calls)
+        Mapped::<'p, Self, _, _, _>::new(self, calls)
     }
 }
 

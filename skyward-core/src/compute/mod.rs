@@ -4,6 +4,7 @@
 //! A [`ComputePool`] is anything that can run tasks: a provisioned [`Pool`](crate::pool::Pool), a
 //! fake for the tests of a service, a proxy.
 
+mod forward;
 mod map;
 mod pending;
 mod status;
@@ -24,10 +25,10 @@ use crate::spec::Nodes;
 /// Runs tasks on a set of nodes.
 ///
 /// Anything that can run tasks may implement this trait: a [`Pool`](crate::pool::Pool), a fake for
-/// a service's own tests, a proxy. The trait is object-safe; typed calls are methods of
-/// [`PendingCompute`] and [`ComputePoolExt`].
+/// a service's own tests, a proxy. A reference, a `Box` and an `Arc` of a pool are pools, too. The
+/// trait is object-safe; typed calls are methods of [`PendingCompute`] and [`ComputePoolExt`].
 #[async_trait]
-pub trait ComputePool: Send + Sync + 'static {
+pub trait ComputePool: Send + Sync {
     /// Submits a task, and waits while the queue is full.
     ///
     /// An implementation returns as soon as it has accepted the task, and not when the task has

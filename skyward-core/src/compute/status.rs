@@ -2,13 +2,18 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::Error;
-use crate::event::DrainReason;
+use crate::event::{DrainReason, count};
 use crate::ids::{Generation, MachineId, MachineNumber, NodeIndex, PoolId, Rank, TaskId};
 use crate::spec::Spent;
 
 /// A pool's state at one moment.
-#[derive(Debug, Clone)]
+///
+/// `Display` describes it in a line, and `{:#}` also says what the pool waits for. By serde, it is
+/// written, and never read back.
+#[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct PoolStatus {
     /// The pool's id.
@@ -38,7 +43,8 @@ pub struct PoolStatus {
 }
 
 /// The phase of a pool's life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PoolPhase {
     /// The pool launches machines and makes them ready.
@@ -63,7 +69,7 @@ impl PoolPhase {
 }
 
 /// A node at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct NodeStatus {
     /// The node's index.
@@ -84,7 +90,7 @@ pub struct NodeStatus {
 
 /// The calls that a pool's payloads make, at one moment. All numbers are 0 if no payload makes
 /// calls.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CallsStatus {
     /// Calls that no worker has begun. [`PoolStatus::queued`] counts them too.
@@ -97,7 +103,7 @@ pub struct CallsStatus {
 }
 
 /// A worker at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WorkerStatus {
     /// The worker's rank.
@@ -135,8 +141,42 @@ impl PoolStatus {
     }
 }
 
+impl fmt::Display for PoolPhase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+            Self::Failed => "failed",
+            Self::Closed => "closed",
+        })
+    }
+}
+
+impl fmt::Display for PoolStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pool, phase, nodes, workers, queued, running, .. } = self;
+        let ready = workers.iter().filter(|worker| worker.ready).count();
+        write!(
+            f,
+            "pool {pool} is {phase}: {}, {ready} of {} ready, {running} tasks run, {queued} wait, ${:.2} spent",
+            count(nodes.len() as u32, "node"),
+            count(workers.len() as u32, "worker"),
+            self.spent.usd,
+        )?;
+        if let Some(failure) = &self.failure {
+            write!(f, "; {}", failure.summary())?;
+        }
+        if f.alternate() {
+            self.waiting_for.iter().try_for_each(|waiting| write!(f, "\n  {waiting}"))?;
+        }
+        Ok(())
+    }
+}
+
 /// Something that a pool waits for. `Display` describes it in a few words.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "for", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum WaitingFor {
     /// A machine is being launched, or was launched and does not run yet.
@@ -208,5 +248,26 @@ impl fmt::Display for WaitingFor {
             Self::World => f.write_str("the pool is resizing and waits for running tasks to finish"),
             Self::End { machine } => write!(f, "machine {machine}, which is not needed any more, is being terminated"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn a_status_is_a_line_and_a_record() {
+        let mut status = PoolStatus::new(PoolId::new("p-1"), PoolPhase::Failed);
+        status.failure = Some(Error::new(ErrorKind::Failed, "node 1 was lost 4 times"));
+        status.waiting_for = vec![WaitingFor::Connection { node: NodeIndex(0) }, WaitingFor::World];
+        let line = "pool p-1 is failed: 0 nodes, 0 of 0 workers ready, 0 tasks run, 0 wait, $0.00 spent; node 1 was lost 4 times";
+        assert_eq!(status.to_string(), line);
+        let lines = format!("{status:#}");
+        assert!(lines.ends_with("\n  the pool is resizing and waits for running tasks to finish"), "{lines}");
+        let record = serde_json::to_value(&status).unwrap();
+        assert_eq!(record["phase"], "failed");
+        assert_eq!(record["failure"]["kind"], "failed");
+        assert_eq!(record["waiting_for"][0], serde_json::json!({"for": "connection", "node": 0}));
     }
 }

@@ -2,12 +2,15 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Error, ErrorKind, WorkerExit};
 use crate::ids::Attempt;
 
 /// Why a try at a task failed. Each cause has its own count and its own limit in a
 /// [`RetryPolicy`](crate::payload::RetryPolicy).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cause {
     /// The worker's process ended while it ran the task: an exit code, or a signal.
@@ -22,13 +25,14 @@ pub enum Cause {
     /// Another worker of the world was lost, which ended the world.
     PeerLost,
     /// The gang made no progress for [`Limits::stall`](crate::spec::Limits::stall).
+    #[serde(rename = "stall")]
     Stalled,
     /// The payload raised an exception.
     Raised,
 }
 
 /// How one try at a task ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Try {
     /// The number of the try.

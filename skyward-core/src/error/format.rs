@@ -30,12 +30,16 @@ impl Error {
         if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) }
     }
 
-    /// Traceback, stacks and tries. Each line begins with a line break.
+    /// Traceback, last lines, stacks and tries. Each line begins with a line break.
     fn particulars(&self) -> String {
         let mut text = match &self.0.exception {
             Some(exception) if !exception.traceback.is_empty() => format!("\n{}", exception.traceback.trim_end()),
             _ => String::new(),
         };
+        if let Some(lines) = self.last_lines() {
+            text += "\nlast lines of its standard error:";
+            text.extend(lines.lines().map(|line| format!("\n  {line}")));
+        }
         text += &Listed(self.stacks()).to_string();
         text.extend(self.0.tries.iter().map(|one| format!("\n{one}")));
         text
@@ -49,13 +53,13 @@ impl Error {
     }
 
     /// The chain of causes, beginning with the source.
-    fn causes(&self) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    pub(super) fn causes(&self) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
         std::iter::successors(std::error::Error::source(self), |cause| cause.source())
     }
 }
 
-/// One line: the message, and the facts in brackets. With `{:#}` also traceback, stacks, tries and
-/// hint, each on lines of its own.
+/// One line: the message, and the facts in brackets. With `{:#}` also traceback, last lines, stacks, tries
+/// and hint, each on lines of its own.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !f.alternate() {

@@ -1,7 +1,12 @@
 //! The kinds of errors.
 
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
 /// The kind of an error; match on it to react.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The specification is invalid: zero nodes, an unknown accelerator, a contradiction. Reported
@@ -71,4 +76,16 @@ pub enum ErrorKind {
     /// The ledger could not be written, and nothing was started without a record; or the ledger
     /// could not be read.
     Ledger,
+}
+
+/// The name in words: `worker exited`.
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = format!("{self:?}");
+        for (index, letter) in name.char_indices() {
+            let space = if index > 0 && letter.is_uppercase() { " " } else { "" };
+            write!(f, "{space}{}", letter.to_ascii_lowercase())?;
+        }
+        Ok(())
+    }
 }

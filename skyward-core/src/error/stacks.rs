@@ -1,12 +1,14 @@
-//! The stacks of a gang that made no progress.
+//! The Python stacks of ranks.
 
 use std::fmt;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::ids::Rank;
 
 /// The Python stacks of one rank.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RankStacks {
     /// The rank.
@@ -31,6 +33,11 @@ impl RankStacks {
 
 /// The message of a stall: for how long there was no progress, and where each rank was.
 pub(crate) fn silence(silent: Duration, stacks: &[RankStacks]) -> String {
+    format!("no progress for {silent:.0?}: {}", places(stacks))
+}
+
+/// Where each rank was.
+pub(crate) fn places(stacks: &[RankStacks]) -> String {
     let places = stacks.iter().take(MOST_PLACES).map(|one| match &one.place {
         Some(place) => format!("rank {} was in {place}", one.rank),
         None => format!("rank {} did not answer", one.rank),
@@ -39,7 +46,7 @@ pub(crate) fn silence(silent: Duration, stacks: &[RankStacks]) -> String {
     if stacks.len() > MOST_PLACES {
         places += &format!(", and {} more", stacks.len() - MOST_PLACES);
     }
-    format!("no progress for {silent:.0?}: {places}")
+    places
 }
 
 /// The stacks of all ranks, as an error displays them. Ranks with the same stacks share one entry.

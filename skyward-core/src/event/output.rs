@@ -1,11 +1,12 @@
 //! Output of workers.
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::ids::{Generation, NodeIndex, Rank, TaskId};
 
 /// Bytes that a worker wrote, exactly as it wrote them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OutputChunk {
     /// The worker's node.
@@ -20,7 +21,8 @@ pub struct OutputChunk {
     pub offset: u64,
     /// The task that wrote the bytes, if it is known yet.
     pub task: Option<TaskId>,
-    /// The bytes.
+    /// The bytes. In their form by serde they are text, where bytes that are no UTF-8 are replaced.
+    #[serde(rename = "text", serialize_with = "lossy")]
     pub bytes: Bytes,
 }
 
@@ -38,8 +40,13 @@ impl OutputChunk {
     }
 }
 
+fn lossy<S: Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&String::from_utf8_lossy(bytes))
+}
+
 /// Standard output or standard error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OutputStream {
     /// Descriptor 1.
     Stdout,

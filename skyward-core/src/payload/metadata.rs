@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::spec::Image;
+use crate::spec::{Image, UvSettings};
 
 /// The requirements that a payload declares itself, in a block `# /// script`.
 ///
@@ -29,8 +29,10 @@ use crate::spec::Image;
 /// # Ok::<(), skyward::Error>(())
 /// ```
 ///
-/// Other keys are ignored, including `[tool.uv]` with its indexes and sources: indexes belong to
-/// the image, as do their credentials and certificates.
+/// `[tool.uv]` counts as for `uv run --script`: its sources, indexes, constraints, overrides and
+/// `exclude-newer` decide where packages come from, and a setting that cannot be applied on nodes is
+/// refused by its name. Credentials of indexes belong to the image, by the name of the index. Other
+/// tables below `[tool]` are for other tools, and other keys are refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metadata {
@@ -38,6 +40,8 @@ pub struct Metadata {
     pub dependencies: Vec<String>,
     /// `requires-python`.
     pub requires_python: Option<String>,
+    /// `[tool.uv]`.
+    pub uv: UvSettings,
 }
 
 impl Metadata {
@@ -73,16 +77,18 @@ impl Metadata {
                  `# requires-python = \">=3.11\"`",
             )
         })?;
-        Ok(Self { dependencies: parsed.dependencies, requires_python: parsed.requires_python })
+        let uv = UvSettings::new(parsed.tool.uv);
+        Ok(Self { dependencies: parsed.dependencies, requires_python: parsed.requires_python, uv })
     }
 
-    /// Adds the metadata to an image: new requirements after the existing ones, and the bound on
-    /// Python's version in addition to the existing bounds.
+    /// Adds the metadata to an image: new requirements after the existing ones, the bound on
+    /// Python's version in addition to the existing bounds, and the settings of uv.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`] if a requirement is malformed, or if no Python that the image
-    /// allows is within all bounds.
+    /// [`ErrorKind::InvalidSpec`] if a requirement is malformed, if no Python that the image allows
+    /// is within all bounds, if a setting of uv cannot be applied, or if it contradicts the image or
+    /// the metadata that was added before.
     pub fn merge_into(&self, mut image: Image) -> Result<Image> {
         for requirement in &self.dependencies {
             if !image.pip.contains(requirement) {
@@ -94,6 +100,7 @@ impl Metadata {
         {
             image.requires_python.push(bound.clone());
         }
+        image.uv.merge(&self.uv)?;
         if *self != Self::default() {
             image.validate()?;
         }
@@ -102,11 +109,19 @@ impl Metadata {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Script {
     #[serde(default)]
     dependencies: Vec<String>,
     requires_python: Option<String>,
+    #[serde(default)]
+    tool: Tool,
+}
+
+#[derive(Default, Deserialize)]
+struct Tool {
+    #[serde(default)]
+    uv: toml::Table,
 }
 
 /// An embedded block: the lines between `# /// type` and `# ///`.
@@ -201,10 +216,13 @@ mod tests {
             # ]
             # [tool.uv]
             # index-url = "x"
+            # [tool.ruff]
+            # line-length = 3
             # ///
             import numpy
         "#};
         let metadata = read(text);
+        assert_eq!(metadata.uv.to_string(), "index-url = \"x\"\n");
         assert_eq!(metadata.requires_python.as_deref(), Some(">=3.11"));
         assert_eq!(metadata.dependencies, ["numpy>=2", "x # y"]);
         assert_eq!(read(&text.replace('\n', "\r\n")), metadata);
@@ -278,6 +296,15 @@ mod tests {
             # ///
         "#});
         assert!(message.contains("line 5:") && message.contains("sequence"), "{message}");
+        let message = refusal(indoc! {r#"
+            # /// script
+            # dependencies = ["a"]
+            # requires_python = ">=3.11"
+            # ///
+        "#});
+        assert!(message.contains("line 3:") && message.contains("`requires_python`"), "{message}");
+        let message = refusal("# /// script\n# [tool]\n# uv = 1\n# ///\n");
+        assert!(message.contains("line 3:"), "{message}");
         let message = refusal(indoc! {"
             # /// script
             # dependencies = [

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
@@ -21,7 +22,7 @@ use crate::ids::{Attempt, NodeIndex, Rank, TaskId};
 /// [`PendingCompute::reports`](crate::compute::PendingCompute::reports) returns the reports of one
 /// call, with values of a Rust type. [`PoolEvent::Report`](crate::event::PoolEvent::Report) has the
 /// reports of a whole pool, with values in their wire form.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Report<T = Value> {
     /// The task that reported the value. `None`: a hook around the app reported it, outside of any

@@ -1,5 +1,10 @@
 //! After which causes a task is retried, and how often.
 
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::error::Cause;
 
 /// How often a task is retried, for each [`Cause`] separately.
@@ -29,6 +34,9 @@ use crate::error::Cause;
 /// assert_eq!(policy.limit(Cause::Raised), 0);
 /// assert_eq!(policy.limit(Cause::NodeLost), 2);
 /// ```
+///
+/// With serde, a policy is a map from causes to numbers, such as `{"crash": 1, "preempted": 20}`; a
+/// cause that is missing has its default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a policy has no effect until you set it: `.retry(policy)` on a call, or `PoolBuilder::tasks`"]
 pub struct RetryPolicy([u32; Cause::ALL.len()]);
@@ -114,5 +122,44 @@ impl RetryPolicy {
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self::never().node_lost(2).preempted(5).peer_lost(5)
+    }
+}
+
+impl Serialize for RetryPolicy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(Cause::ALL.map(|cause| (cause, self.limit(cause))))
+    }
+}
+
+impl<'de> Deserialize<'de> for RetryPolicy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let limits = BTreeMap::<Cause, u32>::deserialize(deserializer)?;
+        Ok(limits.into_iter().fold(Self::default(), |policy, (cause, count)| policy.on(cause, count)))
+    }
+}
+
+/// The causes after which a task is retried: `node lost: 2, preempted: 5`; `never` if there is none.
+impl fmt::Display for RetryPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let retried = Cause::ALL.into_iter().filter(|cause| self.limit(*cause) > 0);
+        let parts: Vec<String> = retried.map(|cause| format!("{cause}: {}", self.limit(cause))).collect();
+        f.write_str(&if parts.is_empty() { "never".to_owned() } else { parts.join(", ") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_a_map_of_causes() {
+        let policy = RetryPolicy::default().crash(1);
+        let json = serde_json::to_string(&policy).unwrap();
+        assert_eq!(serde_json::from_str::<RetryPolicy>(&json).unwrap(), policy, "{json}");
+        assert_eq!(serde_json::from_str::<RetryPolicy>(r#"{"crash": 1}"#).unwrap(), policy);
+        let error = serde_json::from_str::<RetryPolicy>(r#"{"crush": 1}"#).unwrap_err().to_string();
+        assert!(error.contains("unknown variant `crush`") && error.contains("`crash`"), "{error}");
+        assert_eq!(policy.to_string(), "crash: 1, node lost: 2, preempted: 5, peer lost: 5");
+        assert_eq!(RetryPolicy::never().to_string(), "never");
     }
 }

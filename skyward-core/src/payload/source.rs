@@ -19,6 +19,15 @@ pub struct Source {
     files: Vec<SourceFile>,
     digest: String,
     joins: Option<Cow<'static, str>>,
+    beside: Beside,
+}
+
+/// Modules that lay beside the files of a payload when its declaration was compiled, and are no part
+/// of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Beside {
+    modules: &'static [&'static str],
+    advice: &'static str,
 }
 
 /// One Python file of a payload.
@@ -63,6 +72,7 @@ pub struct StaticSource {
     first_line: u32,
     files: &'static [(&'static str, &'static str)],
     joins: Option<&'static str>,
+    beside: Beside,
     cell: OnceLock<Arc<Source>>,
 }
 
@@ -98,7 +108,7 @@ impl Source {
             hash_part(&mut hash, &file.text);
         }
         let digest = hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { entry, main, first_line, files, digest, joins: None }
+        Self { entry, main, first_line, files, digest, joins: None, beside: Beside::default() }
     }
 
     /// Declares that the entry joins the workers into the world of this framework, `jax` or
@@ -134,6 +144,18 @@ impl Source {
     /// The framework whose world the entry joins by its decorator, if it has one.
     pub fn joins(&self) -> Option<&str> {
         self.joins.as_deref()
+    }
+
+    /// The same payload, beside whose files these modules lie, with what to do to import them.
+    #[must_use]
+    pub(crate) fn lying_beside(mut self, modules: &'static [&'static str], advice: &'static str) -> Self {
+        self.beside = Beside { modules, advice };
+        self
+    }
+
+    /// What to do to import this module, if it lies beside the files and is no part of the payload.
+    pub(crate) fn beside(&self, module: &str) -> Option<&'static str> {
+        self.beside.modules.contains(&module).then_some(self.beside.advice)
     }
 
     /// The name of the function that is called.
@@ -194,7 +216,8 @@ impl StaticSource {
         first_line: u32,
         files: &'static [(&'static str, &'static str)],
     ) -> Self {
-        Self { entry, main, first_line, files, joins: None, cell: OnceLock::new() }
+        let beside = Beside { modules: &[], advice: "" };
+        Self { entry, main, first_line, files, joins: None, beside, cell: OnceLock::new() }
     }
 
     /// The same source, with an entry whose decorator joins the world of this framework.
@@ -204,11 +227,19 @@ impl StaticSource {
         self
     }
 
+    /// The same source, beside whose files these modules lie, with what to do to import them.
+    #[must_use]
+    pub const fn beside(mut self, modules: &'static [&'static str], advice: &'static str) -> Self {
+        self.beside = Beside { modules, advice };
+        self
+    }
+
     /// The source. It is made at the first call.
     pub fn get(&self) -> Arc<Source> {
         let make = || {
             let files = self.files.iter().map(|(path, text)| SourceFile { path: (*path).into(), text: (*text).into() });
-            let source = Source::new(self.entry.into(), self.main.into(), self.first_line, files.collect());
+            let source = Source::new(self.entry.into(), self.main.into(), self.first_line, files.collect())
+                .lying_beside(self.beside.modules, self.beside.advice);
             Arc::new(match self.joins {
                 Some(framework) => source.joining(framework),
                 None => source,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{ReportSender, RetryPolicy, Source, TraceContext};
@@ -73,6 +73,9 @@ pub enum Target {
 }
 
 /// A value that a payload returned, in its wire form, with the rank that made it.
+///
+/// By serde, it is written as the value itself; a value that has no such form, such as an array, as its
+/// number of bytes in words.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Value {
@@ -112,6 +115,15 @@ impl Value {
                 .with_hint("values are serde types that MessagePack can represent: see the guide page on payloads")
         })?;
         Ok(Self::new(buffer, rank))
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match super::value::decode::<serde_json::Value>(&self.bytes) {
+            Ok(value) => value.serialize(serializer),
+            Err(_) => serializer.serialize_str(&format!("a value of {} bytes", self.bytes.len())),
+        }
     }
 }
 

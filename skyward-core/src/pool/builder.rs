@@ -3,18 +3,25 @@
 mod blueprint;
 mod devices;
 mod machines;
+mod payloads;
 mod rehearsed;
 mod start;
+mod until;
+mod watched;
 
 use std::sync::{Arc, Mutex};
 
+use self::until::Until;
+pub use self::until::interrupted;
+use self::watched::Watched;
 use super::fleet::account::Account;
 use super::handle::Pool;
 use super::plan::PoolPlan;
-use crate::compute::PendingCompute;
+use crate::bootstrap::Included;
 use crate::error::{Error, Result};
+use crate::event::Events;
 use crate::ids::PoolId;
-use crate::payload::{ComputeFn, Output, Source, TaskOptions, TraceContext, TraceSource};
+use crate::payload::{Source, TaskOptions, TraceContext, TraceSource};
 use crate::plugin::{Plugin, PluginSet};
 use crate::provider::{Labels, Local, Provider, Requirements};
 use crate::spec::{Budget, Image, Limits, Nodes};
@@ -40,6 +47,17 @@ use crate::terminal::Terminal;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// In the order in which a program needs them:
+///
+/// | what | methods |
+/// |---|---|
+/// | machines | [`provider`](Self::provider), [`nodes`](Self::nodes), [`workers_per_node`](Self::workers_per_node), [`accelerator`](Self::accelerator), [`cpus`](Self::cpus), [`memory_gib`](Self::memory_gib), [`disk_gib`](Self::disk_gib), [`architecture`](Self::architecture), [`market`](Self::market), [`zones`](Self::zones), [`label`](Self::label) |
+/// | what runs | [`payload`](Self::payload), [`payload_of`](Self::payload_of), [`lazily`](Self::lazily), [`plugin`](Self::plugin), [`image`](Self::image), [`mixed_environments`](Self::mixed_environments) |
+/// | bounds | [`budget`](Self::budget), [`most_usd_per_hour`](Self::most_usd_per_hour), [`assume_usd_per_hour`](Self::assume_usd_per_hour), [`limits`](Self::limits), [`tasks`](Self::tasks), [`until`](Self::until) |
+/// | what one sees | [`events`](Self::events), [`trace_context`](Self::trace_context), and with the feature `terminal` its `terminal` |
+/// | before a start | [`check`](Self::check), [`plan`](Self::plan), [`rehearse`](Self::rehearse), [`rehearse_within`](Self::rehearse_within) |
+/// | start | [`scope`](Self::scope), [`try_scope`](Self::try_scope), [`start`](Self::start) |
 #[derive(Debug, Clone)]
 #[must_use = "a pool starts with `.scope(…)` or `.start()`"]
 pub struct PoolBuilder {
@@ -58,12 +76,15 @@ pub struct PoolBuilder {
     sources: Vec<Arc<Source>>,
     /// Errors of payloads whose Python results do not fit their Rust types.
     misfits: Vec<Error>,
+    is_lazy: bool,
     trace: Option<TraceSource>,
     id: Option<PoolId>,
     /// For a rehearsed pool: the number of CPU devices that JAX gets in each worker.
     cpu_devices: Option<u32>,
     #[cfg(feature = "terminal")]
     terminal: Option<Terminal>,
+    until: Until,
+    watched: Watched,
 }
 
 impl Pool {
@@ -90,11 +111,14 @@ impl PoolBuilder {
             tasks: TaskOptions::default(),
             sources: Vec::new(),
             misfits: Vec::new(),
+            is_lazy: false,
             trace: None,
             id: None,
             cpu_devices: None,
             #[cfg(feature = "terminal")]
             terminal: None,
+            until: Until::default(),
+            watched: Watched::default(),
         }
     }
 
@@ -191,28 +215,6 @@ impl PoolBuilder {
         self
     }
 
-    /// Declares a payload: `.payload::<Train>()` for a function declared with
-    /// `#[skyward::compute(payload = Train)]`. The packages that the payload needs (PEP 723) are
-    /// merged into the image, and if the payload's decorator (`@sky.integrations.torch`) asks for a
-    /// world, the workers are joined into one.
-    ///
-    /// Where the annotation of the Python function names a class in the same file, the fields of
-    /// the Rust result type must be among the fields of that class: otherwise
-    /// [`check`](Self::check) and [`start`](Self::start) return an error that names the missing
-    /// fields.
-    pub fn payload<F: ComputeFn>(mut self) -> Self {
-        self.sources.push(F::source());
-        self.misfits.extend(F::check().err());
-        self
-    }
-
-    /// Declares the payload of a call that Rust code has built; otherwise the same as
-    /// [`payload`](Self::payload).
-    pub fn payload_of<T: Output>(mut self, call: &PendingCompute<T>) -> Self {
-        self.sources.push(Arc::clone(call.source()));
-        self
-    }
-
     /// Sets the source of the trace context of tasks that do not set their own. The function is
     /// called when a task is submitted, within the task's tracing span, which is a child of the
     /// caller's span. Payloads read the trace context with `sky.trace_context()` and from their
@@ -231,6 +233,51 @@ impl PoolBuilder {
         self
     }
 
+    /// Ends the start or the scope when this future completes, for example on a signal to the program
+    /// ([`interrupted`]): everything that was started is ended, and [`start`](Self::start) or
+    /// [`scope`](Self::scope) returns an error of the kind
+    /// [`ErrorKind::Cancelled`](crate::error::ErrorKind::Cancelled) when that is confirmed gone. The
+    /// body of a scope is dropped. A pool that [`start`](Self::start) has returned goes on: its
+    /// program decides when it ends.
+    ///
+    /// ```no_run
+    /// # use skyward_core as skyward;
+    /// use skyward::pool::{Pool, interrupted};
+    ///
+    /// # async fn example() -> skyward::Result<()> {
+    /// let pool = Pool::builder().until(interrupted()).start().await?;
+    /// # pool.shutdown(std::time::Duration::from_secs(30)).await
+    /// # }
+    /// ```
+    pub fn until(mut self, stop: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.until = Until::new(stop);
+        self
+    }
+
+    /// The events of the pool that this builder starts, from the first one: a program can watch the
+    /// start, which takes minutes where machines are rented. The stream ends with the pool, or when
+    /// the builder is dropped. A clone of the builder starts another pool, with events of its own.
+    ///
+    /// ```no_run
+    /// # use skyward_core as skyward;
+    /// use skyward::pool::Pool;
+    ///
+    /// # async fn example() -> skyward::Result<()> {
+    /// let builder = Pool::builder().nodes(2);
+    /// let mut events = builder.events();
+    /// tokio::spawn(async move {
+    ///     while let Some(event) = events.next().await {
+    ///         println!("{event}");
+    ///     }
+    /// });
+    /// let pool = builder.start().await?;
+    /// # pool.shutdown(std::time::Duration::from_secs(30)).await
+    /// # }
+    /// ```
+    pub fn events(&self) -> Events {
+        self.watched.events()
+    }
+
     /// Sets the pool's id, so that a simulated run can be replayed.
     #[cfg(feature = "testkit")]
     pub(crate) fn id(mut self, pool: PoolId) -> Self {
@@ -245,7 +292,8 @@ impl PoolBuilder {
         self
     }
 
-    /// Checks the whole configuration and starts nothing.
+    /// Checks the whole configuration and starts nothing. Of the image's files, it looks at names
+    /// and sizes, which blocks on the disk.
     ///
     /// # Errors
     ///
@@ -253,7 +301,7 @@ impl PoolBuilder {
     /// [`ErrorKind::Plugins`](crate::error::ErrorKind::Plugins) or
     /// [`ErrorKind::Payload`](crate::error::ErrorKind::Payload), with a hint on what to do.
     pub fn check(&self) -> Result<()> {
-        self.blueprint().map(|_| ())
+        Included::find(&self.blueprint()?.image).map(|_| ())
     }
 
     /// Returns what the pool would launch, given what its provider offers now: candidates with
@@ -284,5 +332,29 @@ impl PoolBuilder {
         let account = Account::new(self.budget, self.limits.shutdown);
         let shortlist = blueprint.shortlist(&Mutex::new(account)).await?;
         Ok(PoolPlan::new(&blueprint, &shortlist, &inputs, &self.limits, self.budget))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn a_check_knows_the_files_of_the_image_and_their_size() {
+        let root = std::env::temp_dir().join(format!("sky-{:08x}", rand::random::<u32>()));
+        std::fs::create_dir_all(&root).unwrap();
+        std::fs::File::create(root.join("set.bin")).unwrap().set_len(300 << 20).unwrap();
+        let check = |image: Image| Pool::builder().image(image).check();
+        for (image, words) in [
+            (Image::new().include(root.join("none")), "none, which cannot be read"),
+            (Image::new().include(&root), "300 MiB, more than 256 MiB; the largest are"),
+        ] {
+            let error = check(image).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
+            assert!(error.message().contains(words) && error.hint().is_some(), "{error:#}");
+        }
+        check(Image::new().include(&root).exclude(["*.bin"])).unwrap();
+        std::fs::remove_dir_all(root).unwrap();
     }
 }

@@ -51,6 +51,10 @@ pub(crate) enum Command {
         ends_in: Duration,
         words: String,
     },
+    /// No task begins any more; the pool ends when no task runs, and at the deadline at the latest.
+    Drain {
+        deadline: Duration,
+    },
     Shutdown {
         deadline: Duration,
     },

@@ -12,9 +12,9 @@ use super::driver::supervisor::not_gone;
 use super::tasks::shared::Shared;
 use crate::compute::ComputePool;
 use crate::compute::PoolStatus;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, RankStacks, Result};
 use crate::event::Events;
-use crate::ids::PoolId;
+use crate::ids::{PoolId, Rank};
 use crate::payload::{Target, Task, TaskHandle};
 use crate::spec::{Limits, Nodes};
 
@@ -51,6 +51,36 @@ impl Pool {
         self.0.shared.events()
     }
 
+    /// Where the worker of a rank is now: the Python stacks of all its threads, while a task runs,
+    /// between tasks, or while the worker enters its hooks. Nothing is interrupted, and native code
+    /// that does not return does not prevent the answer.
+    ///
+    /// ```
+    /// # use skyward_core as skyward;
+    /// use skyward::ids::Rank;
+    ///
+    /// # async fn look(pool: &skyward::pool::Pool) -> skyward::Result<()> {
+    /// let stacks = pool.stacks(Rank(0)).await?;
+    /// println!("rank 0 is in {}\n{}", stacks.place.unwrap_or_default(), stacks.text);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::NotFound`] if the pool has no such rank; if the rank has no worker, because it
+    ///   is being started, the error is [temporary](Error::is_temporary).
+    /// - [`ErrorKind::Timeout`] if the worker has not answered after at most 5 seconds: the process is
+    ///   stopped or hangs in the kernel, or its node does not answer.
+    /// - [`ErrorKind::Closed`], or the error with which the pool failed, if the pool has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the answer.
+    pub async fn stacks(&self, rank: Rank) -> Result<RankStacks> {
+        self.0.shared.stacks(rank).await
+    }
+
     /// Changes the number of nodes and waits until the pool has that many: see
     /// [`ComputePool::resize`].
     ///
@@ -68,6 +98,55 @@ impl Pool {
         changed.await.unwrap_or_else(|_| Err(self.refusal()))
     }
 
+    /// Waits until the pool fails or its budget is spent, and returns the reason, which is
+    /// [`PoolStatus::failure`] from then on. `None`: the pool has ended for no such reason, because
+    /// somebody has shut it down.
+    ///
+    /// A pool that has failed takes no tasks, ends its machines when no task runs, and never recovers:
+    /// a service starts another one, or ends.
+    ///
+    /// ```no_run
+    /// # use skyward_core as skyward;
+    /// # async fn serve(pool: &skyward::pool::Pool) -> skyward::Result<()> { Ok(()) }
+    /// # async fn example(pool: skyward::pool::Pool) -> skyward::Result<()> {
+    /// tokio::select! {
+    ///     served = serve(&pool) => served,
+    ///     Some(failure) = pool.failed() => Err(failure),
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and called again at any time.
+    pub async fn failed(&self) -> Option<Error> {
+        self.0.shared.failed().await
+    }
+
+    /// Lets running tasks finish, and ends the pool: no task begins any more, waiting tasks and every
+    /// later submission fail with [`ErrorKind::Closed`], and running tasks continue, with the calls
+    /// that they make. When no task runs, and after `deadline` at the latest, the pool ends as
+    /// [`shutdown`](Self::shutdown) ends it, within
+    /// [`Limits::shutdown`](crate::spec::Limits::shutdown).
+    ///
+    /// A task whose worker or node is lost meanwhile fails and is not tried again. A pool that has
+    /// failed already drains by itself; then this waits for its end.
+    ///
+    /// # Errors
+    ///
+    /// As [`shutdown`](Self::shutdown). A running task that was interrupted at the deadline is no
+    /// error here: its caller gets [`ErrorKind::Closed`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not cancel the drain. A call of [`shutdown`](Self::shutdown) ends it
+    /// early.
+    pub async fn drain(&self, deadline: Duration) -> Result<()> {
+        let deadline = deadline.min(Limits::LONGEST);
+        self.0.shared.command(Command::Drain { deadline });
+        self.ended_within(deadline + self.0.shared.limits.shutdown).await
+    }
+
     /// Ends the pool within the deadline: see [`ComputePool::shutdown`]. A pool that was passed to
     /// the body of a scope ends with the scope.
     ///
@@ -79,9 +158,14 @@ impl Pool {
     ///
     /// Dropping the future does not cancel the shutdown.
     pub async fn shutdown(&self, deadline: Duration) -> Result<()> {
-        let Handle { shared, cleanup } = &*self.0;
         let deadline = deadline.min(Limits::LONGEST);
-        shared.command(Command::Shutdown { deadline });
+        self.0.shared.command(Command::Shutdown { deadline });
+        self.ended_within(deadline).await
+    }
+
+    /// Waits for the end of a pool that must end within this time.
+    async fn ended_within(&self, deadline: Duration) -> Result<()> {
+        let Handle { shared, cleanup } = &*self.0;
         match tokio::time::timeout(deadline + LAST_QUERY, shared.end()).await {
             Ok(result) => result,
             Err(_) => {
@@ -97,7 +181,7 @@ impl Pool {
 
     /// Ends all tasks with this error, as a pool that ends does.
     #[cfg(all(test, feature = "metrics"))]
-    pub(super) fn drain(&self, error: &Error) {
+    pub(super) fn end_tasks(&self, error: &Error) {
         self.0.shared.act(|state, now| state.scheduler.drain(now, error));
     }
 

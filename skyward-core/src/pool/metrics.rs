@@ -56,6 +56,8 @@ struct Seen {
     steps: BTreeMap<&'static str, Histogram>,
     lost: BTreeMap<&'static str, Counter>,
     exits: BTreeMap<&'static str, Counter>,
+    /// Whether the pool counts as failed.
+    failed: bool,
 }
 
 impl Metrics {
@@ -240,6 +242,8 @@ impl Metrics {
                 seen.ready.remove(rank);
                 self.record(&seen);
             }
+            PoolEvent::Failed { .. } => self.pool_failed("failed"),
+            PoolEvent::BudgetSpent { .. } => self.pool_failed("budget"),
             PoolEvent::Draining => {
                 let mut seen = self.seen();
                 seen.nodes.change(|phases| phases.values_mut().for_each(|phase| *phase = Phase::Ending));
@@ -253,6 +257,12 @@ impl Metrics {
                 self.record(&seen);
             }
             _ => {}
+        }
+    }
+
+    fn pool_failed(&self, cause: &'static str) {
+        if !std::mem::replace(&mut self.seen().failed, true) {
+            self.counter(&table::POOLS_FAILED, ("cause", cause)).increment(1);
         }
     }
 

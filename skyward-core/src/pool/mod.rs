@@ -17,7 +17,7 @@ mod rehearsal;
 mod spawn;
 pub(crate) mod tasks;
 
-pub use builder::PoolBuilder;
+pub use builder::{PoolBuilder, interrupted};
 #[cfg(any(test, fuzzing))]
 pub(crate) use custody::ledger::Page as LedgerPage;
 pub use custody::reap::{Elsewhere, Ended, Reaped, Unconfirmed, reap, reap_expired};

@@ -31,6 +31,10 @@ pub struct PoolPlan {
     /// The names of the steps that make a machine ready, in order. A step is skipped on a machine
     /// that already has the step's result.
     pub steps: Vec<String>,
+    /// The threads of each numeric library in a worker, at the first candidate: its share of the
+    /// cores, or what the image sets by `OMP_NUM_THREADS`. `None` where one worker has all cores of a
+    /// host, or the variable is no number: each library then chooses by itself.
+    pub threads: Option<u32>,
     /// The price in US dollars per hour of the machines that the pool has at first, by the first
     /// candidate; `None` if the price is not known.
     pub usd_per_hour: Option<f64>,
@@ -69,6 +73,7 @@ impl PoolPlan {
             })
             .collect();
         let first = candidates.iter().find(|candidate| candidate.left_out.is_none());
+        let threads = first.and_then(|candidate| threads(blueprint, &candidate.offer));
         let price = first.and_then(|candidate| candidate.offer.usd_per_hour);
         let setup = blueprint.plugins.bootstrap(&blueprint.cluster);
         let plan = bootstrap::Plan::new(&blueprint.image, inputs, &Place::new("", "/skyward"), &setup, limits);
@@ -82,6 +87,7 @@ impl PoolPlan {
             image: blueprint.image.clone(),
             plugins: blueprint.plugins.iter().map(|plugin| plugin.name().to_owned()).collect(),
             steps: steps.map(|step| step.name.to_owned()).collect(),
+            threads,
             usd_per_hour: price.map(|price| price * f64::from(blueprint.nodes.wanted())),
             budget,
         }
@@ -115,6 +121,9 @@ impl fmt::Display for PoolPlan {
             if !list.is_empty() {
                 writeln!(f, "{name:10} {}", list.join(", "))?;
             }
+        }
+        if let Some(threads) = self.threads {
+            writeln!(f, "{:10} {threads} in each worker", "threads")?;
         }
         let rate = match self.usd_per_hour {
             Some(rate) => format!("${rate:.2}/h for {}", plural(nodes, "machine")),
@@ -157,6 +166,17 @@ fn row(candidate: &Candidate) -> [String; 7] {
         offer.accelerator.as_ref().map_or("none".to_owned(), ToString::to_string),
         left_out.as_ref().map_or("yes".to_owned(), |why| format!("no: {why}")),
     ]
+}
+
+/// The threads of each numeric library in a worker on such a machine; the agent counts the real cores.
+fn threads(blueprint: &Blueprint, offer: &Offer) -> Option<u32> {
+    if let Some(set) = blueprint.image.env.get("OMP_NUM_THREADS") {
+        return set.parse().ok();
+    }
+    let cluster = &blueprint.cluster;
+    let nodes = if cluster.shared_host { blueprint.nodes.wanted() } else { 1 };
+    let workers = cluster.workers_per_node.saturating_mul(nodes).max(1);
+    (workers > 1).then(|| (offer.cpus / workers).max(1))
 }
 
 fn python(image: &Image) -> String {

@@ -8,10 +8,11 @@ mod gpus;
 mod image;
 mod network;
 mod operations;
+mod shell;
 mod timing;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
@@ -78,6 +79,8 @@ pub struct Docker {
     /// Held, by the cache's name, while one of the machines builds in that cache.
     building: Arc<Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>>,
     ends: Ends,
+    /// Set once a container of the image has been seen to have a shell.
+    has_shell: Arc<OnceLock<()>>,
 }
 
 impl Docker {
@@ -91,6 +94,7 @@ impl Docker {
             choosing: Arc::default(),
             building: Arc::default(),
             ends: Ends::default(),
+            has_shell: Arc::default(),
         }
     }
 

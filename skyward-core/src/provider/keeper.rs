@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::LaunchRequest;
 use super::timing::SHORTEST_CHECKED_LEASE;
+use crate::remote::shell;
 
 /// A keeper, which ends a machine by itself: a POSIX shell script with its arguments that runs on
 /// the machine for as long as the machine lives.
@@ -75,7 +76,9 @@ pub enum KeeperEnd {
     /// The keeper exits. It must be the first process of a container, so that all other processes
     /// end with it.
     Exit,
-    /// The keeper powers the host off. It must run as root, and the host must be the machine.
+    /// The keeper powers the host off. It must run as root, and the host must be the machine. If the
+    /// orderly end hangs, the keeper ends the host by force after 90 seconds: its init system must not
+    /// kill what the keeper has started, `KillMode=process` in a unit of systemd.
     PowerOff,
 }
 
@@ -117,11 +120,10 @@ impl Keeper {
     /// The command that starts the keeper: with bash where the machine has bash, otherwise with
     /// `sh`.
     pub fn command(&self) -> Vec<String> {
-        let start = ["sh", "-c", START, Self::script()].map(str::to_owned);
-        start.into_iter().chain(self.arguments()).collect()
+        start(Self::script()).into_iter().chain(self.arguments()).collect()
     }
 
-    /// The script. Run it with `bash --norc --posix -c SCRIPT keeper` where the machine has bash,
+    /// The script. Run it with `bash --norc --posix -pc SCRIPT keeper` where the machine has bash,
     /// otherwise with `sh -c SCRIPT keeper`, followed by the [`arguments`](Self::arguments). The
     /// head of the script explains each argument.
     pub fn script() -> &'static str {
@@ -176,10 +178,17 @@ struct Looks {
 
 const KEEPER: &str = concat!(include_str!("scripts/ending.sh"), include_str!("scripts/keeper.sh"));
 
-/// Starts a keeper with the shell that needs the fewest processes: `sh -c START SCRIPT` with its
-/// arguments.
-pub(crate) const START: &str =
-    r#"! command -v bash >/dev/null || exec bash --norc --posix -c "$0" keeper "$@"; exec sh -c "$0" keeper "$@""#;
+/// What starts a keeper's script with the shell that needs the fewest processes; the script's
+/// arguments follow.
+pub(crate) fn start(script: &str) -> Vec<String> {
+    shell::script(START).into_iter().chain([shell::without_comments(script)]).collect()
+}
+
+/// bash takes no functions from its environment (`-p`), and runs neither the user's `~/.bashrc`,
+/// which it does below a server of SSH, nor the file in `BASH_ENV`: before the keeper catches TERM,
+/// and with its locks in all that they start.
+const START: &str =
+    r#"! command -v bash >/dev/null || exec bash --norc --posix -pc "$0" keeper "$@"; exec sh -c "$0" keeper "$@""#;
 
 /// The variable that is set in a keeper that replaced one which could start no processes.
 #[cfg(feature = "docker")]
@@ -199,7 +208,7 @@ pub(crate) const KEY: &str = "SKYWARD_MACHINE_KEY";
 pub(crate) const LEASE_FILE: &str = "lease";
 
 /// How long a renewal may take to reach the machine, and the machine to end after its keeper's last
-/// check: a host that is powered off stops its services first.
+/// check: a host that is powered off stops its services first, and is ended by force after 90 s.
 const ENDING_TIME: Duration = Duration::from_secs(120);
 /// How often a keeper checks the lease during one lease.
 const LOOKS: u32 = 8;

@@ -93,6 +93,10 @@ pub struct LaunchRequest {
     /// lease is renewed: what is left of the pool's budget.
     /// [`Capabilities::keeper`](super::Capabilities::keeper) promises that.
     pub ends_in: Option<Duration>,
+    /// The most that the machine may cost in USD per hour: the price at which the pool's budget in
+    /// dollars counts it. A provider whose prices change while a machine runs ends the machine, or
+    /// has it ended, when its price is higher.
+    pub most_usd_per_hour: Option<f64>,
     /// Labels for the machine, where the provider has labels.
     pub labels: Labels,
 }
@@ -163,7 +167,7 @@ impl LaunchRequest {
     /// Creates the request of one machine, with a boot time of one lease, without an owner.
     pub fn new(launch: LaunchId, pool: PoolId, number: MachineNumber, lease: Duration) -> Self {
         let (owner, labels) = (String::new(), Labels::new());
-        Self { launch, pool, owner, number, lease, boot: lease, ends_in: None, labels }
+        Self { launch, pool, owner, number, lease, boot: lease, ends_in: None, most_usd_per_hour: None, labels }
     }
 
     /// Sets who starts the pool.
@@ -177,6 +181,13 @@ impl LaunchRequest {
     #[must_use]
     pub fn ends_in(mut self, ends_in: Duration) -> Self {
         self.ends_in = Some(ends_in);
+        self
+    }
+
+    /// Sets the most that the machine may cost in USD per hour.
+    #[must_use]
+    pub fn most_usd_per_hour(mut self, most: impl Into<Option<f64>>) -> Self {
+        self.most_usd_per_hour = most.into();
         self
     }
 

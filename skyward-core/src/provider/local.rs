@@ -4,15 +4,17 @@ mod claims;
 mod folders;
 mod held;
 pub(super) mod host;
+mod inherited;
 mod key;
 mod lock;
 mod marked;
+mod root;
 mod timing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -42,6 +44,10 @@ use crate::remote::{Process, Remote};
 /// Processes on a node get those of the client's environment variables that a program needs to run
 /// and to install packages, as the guide's page on pools lists them, and those that
 /// [`inherit`](Local::inherit) names. Workers also get the variables of the image.
+///
+/// A client that is the first process of a container, or a sub-reaper, inherits processes of its
+/// nodes, and takes their exit statuses when nodes are inspected and terminated; those of children
+/// that the client's own code has started are left alone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -123,11 +129,14 @@ impl Local {
         blocking(move || {
             let folder = folders.machine(&machine)?;
             let marks = Marks::of(&machine, &folder);
+            let inherited = inherited::marked(machine.as_str());
             end(&machine, &marks)?;
             folders.remove(&folder)?;
             // Nothing can be started in a removed folder; this ends what was started just before
             // the removal.
-            end(&machine, &marks)
+            end(&machine, &marks)?;
+            inherited::collect(&inherited);
+            Ok(())
         })
         .await
     }
@@ -155,9 +164,14 @@ impl Provider for Local {
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
         let (requirements, folders) = (requirements.clone(), self.folders());
         blocking(move || {
+            folders.check()?;
             let disk = folders.disk_gib();
             let look = if requirements.accelerator.is_some() { Look::Close } else { Look::Quick };
-            Ok(host::offers(look)
+            let offers = host::offers(look);
+            if let Some(words) = host::unseen(&offers, &requirements) {
+                SAID.call_once(|| tracing::info!("{words}"));
+            }
+            Ok(offers
                 .into_iter()
                 .map(|offer| Offer { disk_gib: disk, architecture: Architecture::of_client(), ..offer })
                 .filter_map(|offer| fitted(offer, &requirements))
@@ -186,6 +200,7 @@ impl Provider for Local {
     async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
         let (folders, machines) = (self.folders(), machines.to_vec());
         blocking(move || {
+            inherited::collect(&[]);
             let there: Vec<_> =
                 machines.iter().map(|machine| Ok(folders.machine(machine)?.exists())).collect::<Result<_>>()?;
             let marks = if there.contains(&false) { marks()? } else { Default::default() };
@@ -304,6 +319,8 @@ pub(super) const ACCELERATORS_TAKEN: &str =
     "wait for the end of a pool that has accelerators of the host, or ask for fewer nodes or accelerators on each";
 /// The most processes that an error names.
 const SHOWN: usize = 20;
+/// Whether the log has said that this host has accelerators that a pool does not ask for.
+static SAID: Once = Once::new();
 
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 mod capabilities;
 mod checked;
 pub(crate) mod client;
+pub mod clock;
 #[cfg(feature = "docker")]
 mod docker;
 mod each;
@@ -19,6 +20,8 @@ mod local;
 mod machine;
 mod models;
 mod offer;
+#[cfg(test)]
+mod other_user;
 mod part;
 mod pool_record;
 mod report;
@@ -93,7 +96,8 @@ use crate::remote::Remote;
 ///   what `prepare` created, where that is gone. Without the capability, it fails, and the error is
 ///   final.
 /// - `teardown` may be called more than once, and without `prepare` or `launch` having finished. It
-///   does not touch other pools. After it, nothing of the pool is left.
+///   does not touch other pools. After it, nothing of the pool is left but machines that are
+///   released. While such a machine holds something, the error is temporary.
 /// - `list` finds every live machine of a pool within [`Capabilities::settles_in`], from the
 ///   provider's own records, not from this process's memory, with the values that `launch` returned.
 ///   It returns no machine of another pool.
@@ -136,8 +140,8 @@ use crate::remote::Remote;
 /// | `launch` | for each machine, at the same time; a joined world may be one batch; see below | 10 min |
 /// | `inspect` | see below | 20 s or 1 min |
 /// | `connect` | when `inspect` has reported a place; without a limit of tries, with pauses up to 500 ms | `Limits::start` |
-/// | `terminate`, `list` | in rounds, until the machines are gone; `list` also after a launch with an unknown result | 2 min, 1 min |
-/// | `teardown` | when all machines of the pool are gone | 5 min |
+/// | `terminate`, `list` | in rounds, until the machines are released or gone; `list` also after a launch with an unknown result | 2 min, 1 min |
+/// | `teardown` | when all machines of the pool are released or gone | 5 min |
 /// | `pools` | by `reap_expired`: at first, and before it ends each pool | 1 min |
 ///
 /// The pool inspects a machine
@@ -306,8 +310,8 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// Ends machines and everything on them, and returns one result for each, in order. A provider
     /// that ends one machine at a time calls [`terminate_each`].
     ///
-    /// The pool repeats the call, together with `list` and `inspect`, until all machines are gone
-    /// or [`Limits::shutdown`](crate::spec::Limits::shutdown) has passed.
+    /// The pool repeats the call, together with `list` and `inspect`, until all machines are
+    /// released or gone, or [`Limits::shutdown`](crate::spec::Limits::shutdown) has passed.
     ///
     /// # Errors
     ///
@@ -319,11 +323,15 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// May be called again.
     async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>>;
 
-    /// Removes what `prepare` created.
+    /// Removes what `prepare` created. The pool calls this when all of its machines are
+    /// [released](MachineState::Released) or gone, and forgets the pool when the call succeeds. The
+    /// removal waits for no machine: while a released machine still holds something, the error is
+    /// temporary, and the pool calls again, for 15 minutes.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider).
+    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider), temporary where the same call
+    /// succeeds later.
     ///
     /// # Cancel safety
     ///

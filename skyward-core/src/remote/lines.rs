@@ -53,15 +53,6 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The command for a message, shortened: the text of a script is long.
-pub(super) fn shown(argv: &[String]) -> String {
-    let text = argv.join(" ");
-    match text.char_indices().nth(80) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
-}
-
 /// How much is kept of standard output and of standard error each, in bytes.
 pub(super) const TAIL: usize = 256 << 10;
 /// A line longer than this is passed on in parts.

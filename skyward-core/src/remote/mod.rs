@@ -6,7 +6,7 @@ pub(crate) mod docker;
 mod exec;
 mod lines;
 mod process;
-mod shell;
+pub(crate) mod shell;
 #[cfg(feature = "ssh")]
 pub mod ssh;
 mod timing;
@@ -137,9 +137,11 @@ impl Command {
         }
     }
 
-    /// Creates a command that runs a script with `sh -eu`.
+    /// Creates a command that runs a script with `sh`, as with `set -eu`. Variables by which a user
+    /// changes what shells and their tools do, such as `CDPATH`, `TMOUT` and `GREP_OPTIONS`, and
+    /// functions that bash exports, have no effect on the script.
     pub fn script(script: impl Into<String>) -> Self {
-        Self::new(["sh".to_owned(), "-euc".to_owned(), script.into()])
+        Self::new(shell::strict(&script.into()))
     }
 
     /// Adds an environment variable.

@@ -15,7 +15,8 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStdin};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::lines::{Lines, shown};
+use super::lines::Lines;
+use super::shell::shown;
 use super::timing::{CHILD_EXIT, LEAST_PUT, OUTPUT_AFTER_EXIT, SOCKET_REACHED};
 use super::{ByteStream, Command, CommandOutput, OnLine, Remote};
 use crate::error::{Error, ErrorKind, Result};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, RankStacks, WorkerExit};
+use crate::error::{Error, LastWords, RankStacks, WorkerExit};
 use crate::ids::{Attempt, NodeIndex, Rank, TaskId};
 use crate::payload::Outcome;
 
@@ -85,6 +85,12 @@ pub enum Action {
         /// The task that the worker runs.
         task: TaskId,
     },
+    /// Ask the worker for the stacks of its threads, because a task that it runs has passed its
+    /// timeout. Report the answer to [`on_stacks`](super::Scheduler::on_stacks).
+    Locate {
+        /// Which worker.
+        rank: Rank,
+    },
     /// Report that a gang has made no progress. The gang goes on.
     Stalled {
         /// The gang's tasks that a worker has.
@@ -115,8 +121,8 @@ pub enum Action {
 #[derive(Debug, Clone, Default)]
 pub struct Loss {
     /// How the worker ended, if it ended by itself while it ran no task: the environment or the
-    /// machine is the cause.
-    pub idle: Option<WorkerExit>,
+    /// machine is the cause. Also what it wrote last on standard error.
+    pub idle: Option<(WorkerExit, LastWords)>,
     /// For how long the worker had been ready, or had run its last task.
     pub lasted: Duration,
 }

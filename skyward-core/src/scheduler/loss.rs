@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{Action, Loss, Scheduler};
-use crate::error::{Error, WorkerExit};
+use crate::error::{Error, LastWords, WorkerExit};
 use crate::ids::{Rank, TaskId};
 
 impl Scheduler {
@@ -15,19 +15,19 @@ impl Scheduler {
     }
 
     /// A worker process has ended. Each task that it still has may have begun; `last` is the task
-    /// that began last, if known.
-    pub fn on_lost(&mut self, now: Instant, rank: Rank, exit: &WorkerExit, last: Option<TaskId>) {
+    /// that began last, if known. `words` is what the process wrote last on standard error.
+    pub fn on_lost(&mut self, now: Instant, rank: Rank, exit: &WorkerExit, words: &LastWords, last: Option<TaskId>) {
         if !self.workers[rank.0 as usize].ready {
             return;
         }
         let worker = &self.workers[rank.0 as usize];
         let is_idle = worker.load() == 0 && !exit.is_node_loss();
         let lasted = worker.idle_since.map(|since| now.saturating_duration_since(since)).unwrap_or_default();
-        self.lose(rank, Error::worker_exited(rank, exit.clone()), last);
+        self.lose(rank, Error::worker_exited(rank, exit.clone()).with_last_words(rank, words), last);
         self.end_world();
         self.hand_on();
         self.work(now);
-        self.report_lost(rank, Loss { idle: is_idle.then(|| exit.clone()), lasted });
+        self.report_lost(rank, Loss { idle: is_idle.then(|| (exit.clone(), words.clone())), lasted });
     }
 
     /// In a joined world, the loss of one worker is the loss of all.

@@ -38,11 +38,13 @@ mod families;
 mod family;
 mod gang;
 mod helping;
+mod import;
 mod interrupt;
 mod loss;
 mod node;
 mod node_loss;
 mod outcome;
+mod overdue;
 pub mod policy;
 mod queue;
 mod queue_timeout;
@@ -160,12 +162,7 @@ impl Scheduler {
             let Some(timer) = self.timers.pop_due(now) else { return };
             match timer {
                 Timer::Queue(id) => self.on_waited_too_long(now, id),
-                Timer::Run(id) => {
-                    let limit = self.tasks.get(&id).and_then(|task| task.options.timeout).unwrap_or_default();
-                    let error = Error::new(ErrorKind::Timeout, format!("the task ran longer than its timeout of {limit:?}"))
-                        .with_hint("`.timeout(…)` counts from the task's start on a worker; give it more, or let the payload do less");
-                    self.abandon(now, id, error);
-                }
+                Timer::Run(id) => self.on_run_timer(now, id),
                 Timer::Stall(first) => self.on_stall_timer(now, first),
                 Timer::Silence(rank) => self.on_silence_timer(now, rank),
                 Timer::Suspicion(first) => self.end_suspicion(first),

@@ -1,6 +1,6 @@
 //! How a task begins, ends for its caller, or is tried again.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::calls::ended_caller;
 use super::task::Position;
@@ -118,13 +118,19 @@ impl Scheduler {
     /// A worker has begun a task, or begins it about now.
     pub(super) fn started(&mut self, now: Instant, rank: Rank, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
+        task.importing = false;
         let waited = now.saturating_duration_since(task.since);
         self.actions.push(Action::Started { rank, task: id, attempt: task.tries.attempt, waited });
-        if let Some(timer) = task.timer.take() {
-            self.timers.remove(timer);
-        }
-        if let Some(timeout) = task.options.timeout {
-            task.timer = self.timers.add(now, timeout, Timer::Run(id));
+        let timeout = task.options.timeout;
+        self.arm_run(now, id, timeout);
+    }
+
+    /// Lets a task that runs end after this time, or without it whenever it returns.
+    pub(super) fn arm_run(&mut self, now: Instant, id: TaskId, timeout: Option<Duration>) {
+        self.disarm(id);
+        let timer = timeout.and_then(|timeout| self.timers.add(now, timeout, Timer::Run(id)));
+        if let Some(task) = self.tasks.get_mut(&id) {
+            task.timer = timer;
         }
     }
 
@@ -133,5 +139,6 @@ impl Scheduler {
         if let Some(timer) = self.tasks.get_mut(&id).and_then(|task| task.timer.take()) {
             self.timers.remove(timer);
         }
+        self.overdue.remove(&id);
     }
 }

@@ -26,6 +26,7 @@ impl Scheduler {
     /// A rank reports its stacks, as Python's `faulthandler` wrote them. The text is empty if the
     /// rank cannot report.
     pub fn on_stacks(&mut self, now: Instant, rank: Rank, text: String) {
+        self.locate(now, rank, &text);
         let Some(first) = self.gang_of(rank) else { return self.report_silence(now, rank, &text) };
         let Some(watch) = self.watch_of(first).filter(|watch| watch.asked.is_some()) else { return };
         watch.answers.insert(rank, text);

@@ -1,6 +1,6 @@
 //! The scheduler's tables.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use super::Action;
@@ -41,6 +41,9 @@ pub struct Scheduler {
     pub(super) counts: Counts,
     pub(super) backlog: Backlog,
     pub(super) timers: Timers,
+    /// Tasks that have passed their timeout and were not interrupted yet, with the stacks of their
+    /// workers, once they have answered.
+    pub(super) overdue: BTreeMap<TaskId, Option<String>>,
     pub(super) actions: Vec<Action>,
     pub(super) joined: bool,
     pub(super) layout: Layout,
@@ -111,6 +114,7 @@ impl Scheduler {
             counts: Counts::default(),
             backlog: Backlog::default(),
             timers: Timers::default(),
+            overdue: BTreeMap::new(),
             actions: Vec::new(),
             joined,
             layout: Layout::new(workers_per_node),
@@ -158,6 +162,7 @@ impl Scheduler {
             links: Links::default(),
             since: now,
             timer: None,
+            importing: false,
             abandoned: false,
         };
         let before = self.tasks.insert(id, state);

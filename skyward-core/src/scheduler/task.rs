@@ -39,6 +39,8 @@ pub(super) struct TaskState {
     pub(super) since: Instant,
     /// The deadline that runs: that of the task's start, or that of its end.
     pub(super) timer: Option<(Instant, Timer)>,
+    /// The worker imports the payload, which the timeout does not count.
+    pub(super) importing: bool,
     /// The caller has an outcome; only the worker is not done with the task yet.
     pub(super) abandoned: bool,
 }

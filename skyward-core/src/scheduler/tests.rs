@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::*;
-use crate::error::{Exception, WorkerExit};
+use crate::error::{Exception, LastWords, WorkerExit};
 use crate::payload::{RetryPolicy, Value};
 use crate::spec::Limits;
 
@@ -152,10 +152,20 @@ impl Story {
         self.has(|action| matches!(action, Action::Cancel { task, interrupt: true, .. } if *task == id))
     }
 
+    /// A worker answers where it is.
+    pub(super) fn located(&mut self, rank: u32, stacks: &str) {
+        self.scheduler.on_stacks(self.now, Rank(rank), stacks.to_owned());
+        self.step();
+    }
+
     pub(super) fn gang_with(&mut self, retry: RetryPolicy) -> Vec<TaskId> {
+        self.gang_of(TaskOptions::default().retry(retry))
+    }
+
+    pub(super) fn gang_of(&mut self, options: TaskOptions) -> Vec<TaskId> {
         let ids: Vec<_> = self.scheduler.ranks().map(|rank| TaskId(self.next + u64::from(rank.0))).collect();
         self.next += ids.len() as u64;
-        self.scheduler.submit_gang(self.now, &ids, TaskOptions::default().retry(retry), false);
+        self.scheduler.submit_gang(self.now, &ids, options, false);
         self.step();
         ids
     }
@@ -177,7 +187,7 @@ impl Story {
 
     /// The worker crashed; `last` is the task that it had begun last.
     fn lost_with(&mut self, rank: u32, last: Option<TaskId>) {
-        self.scheduler.on_lost(self.now, Rank(rank), &WorkerExit::Signal(11), last);
+        self.scheduler.on_lost(self.now, Rank(rank), &WorkerExit::Signal(11), &LastWords::default(), last);
         self.step();
     }
 

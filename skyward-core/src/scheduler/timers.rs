@@ -9,7 +9,7 @@ use crate::ids::{Rank, TaskId};
 pub(super) enum Timer {
     /// The deadline for the start of the task.
     Queue(TaskId),
-    /// The deadline for the end of the task.
+    /// The deadline for the end of the task, or for the answer where the overdue task is.
     Run(TaskId),
     /// The interrupt of a task that still runs is repeated.
     Again(Rank, TaskId),

@@ -12,12 +12,15 @@ pub(crate) const FALLBACK: Duration = Duration::from_millis(200);
 pub(crate) const INTERRUPT_PAUSE: Duration = Duration::from_millis(50);
 /// A task that has run for this long, and two round trips, is long.
 pub(crate) const LONG_TASK: Duration = Duration::from_millis(50);
-/// The longest round trip that is taken into account. What was measured beyond is rather the pause
-/// of a machine than the way to it.
+/// How long a task that has passed its timeout goes on until its worker has answered where it is; an
+/// agent takes up to 2 seconds.
+pub(crate) const LOCATED: Duration = Duration::from_secs(3);
+/// The longest round trip that is taken into account. A larger value shows a paused machine, not a slow
+/// network.
 pub(crate) const LONGEST_ROUND_TRIP: Duration = Duration::from_millis(500);
 /// The time until a worker that has not returned its tasks is asked again.
 pub(crate) const RECALL_PAUSE: Duration = Duration::from_secs(1);
-/// How long the scheduler waits for stacks.
+/// How long to wait for stacks.
 pub(crate) const STACKS: Duration = Duration::from_secs(5);
 /// How much later than a peer's error the report of an ended process may arrive.
 pub(crate) const SUSPICION: Duration = Duration::from_secs(1);

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::spec::Limits;
 
@@ -30,7 +32,10 @@ use crate::spec::Limits;
 /// let time_alone = Budget::default().hours(0.5);
 /// # assert!(budget.usd == Some(50.0) && time_alone.usd_per_hour.is_none());
 /// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+///
+/// With serde, a missing bound is none, and a name that is no bound is an error.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Budget {
     /// US dollars per hour for all machines together.
@@ -93,7 +98,7 @@ impl Budget {
 
 /// What a pool has spent on machines, by the prices of their offers. Disks, addresses and traffic
 /// do not count.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Spent {
     /// US dollars so far.

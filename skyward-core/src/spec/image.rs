@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use ignore::gitignore::Gitignore;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::requirement::normalised;
-use super::{Secret, hex, image_check};
+use super::{Secret, UvSettings, hex, image_check};
 use crate::error::Result;
 
 /// The declared environment of the workers: Python, packages, indexes, system packages, variables,
@@ -54,12 +55,24 @@ pub struct Image {
     pub secrets: BTreeMap<String, Secret>,
     /// Files that are copied into the workers' working folder, beside the payload.
     pub files: Vec<IncludedFile>,
+    /// Patterns of what is left out of the folders among these files.
+    #[serde(default)]
+    pub exclude: Vec<String>,
+    /// Whether these folders are also without what their `.gitignore` files name.
+    #[serde(default)]
+    pub gitignore: bool,
     /// A requirements file or lock file on the client (`requirements.txt`, `pylock.toml`), read
     /// when the pool starts.
     pub requirements: Option<PathBuf>,
     /// Bounds on Python's version, for example from `requires-python` in a payload's metadata. All
     /// of them apply.
     pub requires_python: Vec<String>,
+    /// Settings of uv, from `[tool.uv]` in the metadata of payloads.
+    #[serde(default)]
+    pub uv: UvSettings,
+    /// Whether each node builds an environment of its own, which payloads may change.
+    #[serde(default)]
+    pub writable: bool,
     /// Files with certificate authorities (PEM) that the package installer trusts in addition to
     /// its own.
     pub certificates: Vec<PathBuf>,
@@ -108,7 +121,7 @@ pub struct IndexCredentials {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct IncludedFile {
-    /// The path on the client. A folder is copied with all its content.
+    /// The path on the client. A folder is copied with its content.
     pub source: PathBuf,
     /// The path on the node, relative to the workers' working folder.
     pub target: String,
@@ -199,6 +212,10 @@ impl Image {
 
     /// Copies a file or folder of the client into the workers' working folder, to this relative
     /// path.
+    ///
+    /// Files keep their modes, the times of their last change, and their names, whatever bytes these
+    /// have. Links within a folder stay links, and may not lead out of it. All files together have
+    /// at most 256 MiB.
     #[must_use]
     pub fn file(mut self, source: impl Into<PathBuf>, target: impl Into<String>) -> Self {
         self.files.push(IncludedFile { source: source.into(), target: target.into() });
@@ -211,6 +228,41 @@ impl Image {
         let source = source.as_ref();
         let name = source.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         self.file(source, name)
+    }
+
+    /// Leaves files and folders out of the folders that the image includes. The patterns are those
+    /// of a `.gitignore` file in each of these folders, the last one that matches counts, and
+    /// `__pycache__` is always left out. What the image includes by its own path is never left out.
+    ///
+    /// ```
+    /// # use skyward_core as skyward;
+    /// use skyward::spec::Image;
+    ///
+    /// let image = Image::new().include("src").exclude(["*.lock", ".git", "/data/raw/*", "!index.csv"]);
+    /// image.validate()?;
+    /// # Ok::<(), skyward::Error>(())
+    /// ```
+    #[must_use]
+    pub fn exclude<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Self {
+        self.exclude.extend(patterns.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets whether what `.gitignore` files name is left out of the folders that the image includes,
+    /// as Git would: those in the folders, and those of the folders above in the same repository.
+    #[must_use]
+    pub fn gitignore(mut self, gitignore: bool) -> Self {
+        self.gitignore = gitignore;
+        self
+    }
+
+    /// What the patterns leave out of a folder with this path.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidSpec`](crate::error::ErrorKind::InvalidSpec) for what is no pattern.
+    pub(crate) fn excluded(&self, folder: &Path) -> Result<Gitignore> {
+        image_check::patterns(&self.exclude, folder)
     }
 
     /// Sets a requirements file (`requirements.txt`) or a lock file (`pylock.toml`), read when the
@@ -236,6 +288,19 @@ impl Image {
         self
     }
 
+    /// Sets whether payloads may change the environment, for instance by `pip install`.
+    ///
+    /// Without it, pools share an environment, and one that a payload has changed is built anew for
+    /// the next pool. With it, each node builds an environment of its own when the pool starts, from
+    /// the packages that uv has downloaded before. It lies in the machine's folder and ends with the
+    /// machine. A package that a payload installs is on its own node only, and a process that has
+    /// imported another version before goes on with that.
+    #[must_use]
+    pub fn writable(mut self, writable: bool) -> Self {
+        self.writable = writable;
+        self
+    }
+
     /// Checks everything that can be checked without a machine or a network: requirements,
     /// versions, names, paths, and contradictions between them.
     ///
@@ -247,8 +312,8 @@ impl Image {
         image_check::check(self)
     }
 
-    /// A digest of everything that determines what is installed: Python, requirements, indexes, and
-    /// `requirements`, the content of the requirements file. Images with the same digest share one
+    /// A digest of everything that determines what is installed: Python, requirements, indexes,
+    /// settings of uv, and `requirements`, the content of the requirements file. Images with the same digest share one
     /// environment.
     ///
     /// The digest does not depend on variables, secrets, files, certificates, credentials and
@@ -280,6 +345,7 @@ impl Image {
             indexes,
             requirements,
         );
+        let content = if self.uv.is_empty() { content } else { format!("{content}\n{:?}", self.uv.to_string()) };
         hex(&Sha256::digest(content)[..10])
     }
 

@@ -2,8 +2,10 @@
 
 use std::path::{Component, Path};
 
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
 use super::requirement::{check_specifiers, normalised, requirement_name, satisfies};
-use super::{Image, PackageIndex, Python};
+use super::{Image, PackageIndex, Python, uv};
 use crate::error::{Error, ErrorKind, Result};
 
 pub(super) fn check(image: &Image) -> Result<()> {
@@ -15,8 +17,11 @@ pub(super) fn check(image: &Image) -> Result<()> {
         check_url(Image::DEFAULT_INDEX, url)?;
     }
     check_indexes(&image.indexes)?;
+    uv::check(image)?;
     for name in image.credentials.keys() {
-        let known = || image.indexes.iter().map(|index| index.name.as_str()).chain([Image::DEFAULT_INDEX]);
+        let of_payloads = || image.uv.indexes().filter_map(|(name, _)| name);
+        let known =
+            || image.indexes.iter().map(|index| index.name.as_str()).chain(of_payloads()).chain([Image::DEFAULT_INDEX]);
         if !known().any(|index| index == name) {
             let message = format!("there are credentials for the index `{name}`, which the image does not have");
             let hint = format!("its indexes are: {}", known().collect::<Vec<_>>().join(", "));
@@ -39,6 +44,7 @@ pub(super) fn check(image: &Image) -> Result<()> {
     for file in &image.files {
         check_target(&file.source, &file.target)?;
     }
+    patterns(&image.exclude, Path::new(""))?;
     let mut targets: Vec<_> = image.files.iter().map(|file| file.target.trim_end_matches('/')).collect();
     targets.sort_unstable();
     match targets.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -56,6 +62,12 @@ fn check_python(image: &Image) -> Result<()> {
         })?;
     }
     match &image.python {
+        Python::Interpreter(path) if image.writable => {
+            let message = format!("the image is writable, and {} is used as it is", path.display());
+            Err(invalid(message).with_hint(
+                "leave out `.writable(true)`, or give a version, so that Skyward builds an environment: `.python(\"3.12\")`",
+            ))
+        }
         Python::Auto => check_bounds_agree(image, (10..64).map(|minor| format!("3.{minor}"))),
         Python::Interpreter(path) if path.is_absolute() => Ok(()),
         Python::Interpreter(path) => Err(invalid(format!("the interpreter's path {} is relative", path.display()))
@@ -161,7 +173,7 @@ fn check_url(name: &str, url: &str) -> Result<()> {
 }
 
 /// Whether the text contains an http address with a user.
-fn has_password(text: &str) -> bool {
+pub(super) fn has_password(text: &str) -> bool {
     text.split("http").skip(1).any(|rest| {
         let rest = rest.strip_prefix('s').unwrap_or(rest);
         let authority = rest.strip_prefix("://").and_then(|rest| rest.split(['/', '?', '#']).next());
@@ -179,6 +191,10 @@ fn check_apt(package: &str) -> Result<()> {
     }
 }
 
+/// The variable by which an image sets the level of Python's `logging`.
+const LOG_LEVEL: &str = "SKYWARD_LOG_LEVEL";
+const LEVELS: [&str; 5] = ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"];
+
 fn check_variable(key: &str, value: &str) -> Result<()> {
     let plain = !key.is_empty()
         && !key.starts_with(|c: char| c.is_ascii_digit())
@@ -186,6 +202,13 @@ fn check_variable(key: &str, value: &str) -> Result<()> {
     if !plain {
         return Err(invalid(format!("`{key}` cannot be the name of an environment variable"))
             .with_hint("use letters, digits and `_`, and no digit first"));
+    }
+    if key == LOG_LEVEL {
+        if LEVELS.contains(&value) {
+            return Ok(());
+        }
+        return Err(invalid(format!("`{value}` is not a level of Python's `logging`"))
+            .with_hint(format!("`{LOG_LEVEL}` can be one of {}", LEVELS.join(", "))));
     }
     if key.starts_with("SKYWARD_") {
         return Err(invalid(format!("the variable `{key}` belongs to the worker itself"))
@@ -198,7 +221,28 @@ fn check_variable(key: &str, value: &str) -> Result<()> {
     Ok(())
 }
 
+/// What these patterns leave out of a folder.
+pub(super) fn patterns(patterns: &[String], folder: &Path) -> Result<Gitignore> {
+    let mut builder = GitignoreBuilder::new(folder);
+    for pattern in patterns {
+        let wrong = |why: String| {
+            invalid(format!("`{pattern}` is no pattern of files: {why}"))
+                .with_hint("write one in each string, as in a `.gitignore` file: `.exclude([\"*.lock\", \".git\"])`")
+        };
+        if pattern.trim().is_empty() || pattern.starts_with('#') || pattern.contains(['\n', '\0']) {
+            return Err(wrong("it would leave out nothing".into()));
+        }
+        builder.add_line(None, pattern).map_err(|error| wrong(error.to_string()))?;
+    }
+    builder.build().map_err(|error| invalid("the patterns of `.exclude` are too large").with_source(error))
+}
+
 fn check_target(source: &Path, target: &str) -> Result<()> {
+    // `Image::include` takes the name of the source.
+    if source.file_name().is_some_and(|name| name.to_str().is_none() && name.to_string_lossy() == target) {
+        let message = format!("the name of {} is not UTF-8, so it cannot be written as a target", source.display());
+        return Err(invalid(message).with_hint("give it a name on the node: `.file(source, \"name\")`"));
+    }
     let inside = !target.is_empty()
         && !target.contains('\0')
         && Path::new(target).components().all(|part| matches!(part, Component::Normal(_)));
@@ -209,17 +253,20 @@ fn check_target(source: &Path, target: &str) -> Result<()> {
     Err(invalid(message).with_hint("give a relative path without `..`: `.file(source, \"data/digits.csv\")`"))
 }
 
-fn invalid(message: impl Into<String>) -> Error {
+pub(super) fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidSpec, message)
 }
 
 /// The versions of Python that the worker runs on.
 pub(crate) const OLDEST: &str = ">=3.10";
-const CREDENTIALS: &str =
+pub(super) const CREDENTIALS: &str =
     "addresses are shown in messages; pass user and password apart: `.credentials(\"index name\", user, password)`";
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
     use super::*;
 
     #[test]
@@ -251,6 +298,7 @@ mod tests {
             (Image::new().python("3"), "not a version of Python"),
             (Image::new().python("3.9"), "too old"),
             (Image::new().python("bin/python"), "is relative"),
+            (Image::new().python("/usr/bin/python3").writable(true), "/usr/bin/python3 is used as it is"),
             (Image::new().python("3.12").requires_python(">=3.13"), "payload requires >=3.13"),
             (Image::new().python("3.12.1").requires_python(">=3.12.4"), "payload requires >=3.12.4"),
             (Image::new().requires_python("3.12"), "not a bound"),
@@ -280,6 +328,7 @@ mod tests {
             (Image::new().env("A-B", "1"), "environment variable"),
             (Image::new().env("1A", "1"), "environment variable"),
             (Image::new().env("SKYWARD_LISTEN_FD", "1"), "belongs to the worker"),
+            (Image::new().env("SKYWARD_LOG_LEVEL", "loud"), "`loud` is not a level"),
             (Image::new().env("A", "\0"), "zero byte"),
             (Image::new().secret("A-B", "pw@tok@"), "environment variable"),
             (Image::new().secret("SKYWARD_RANK", "pw@tok@"), "belongs to the worker"),
@@ -289,6 +338,11 @@ mod tests {
             (Image::new().file("/a", "x/../../y"), "outside"),
             (Image::new().file("/a", ""), "outside"),
             (Image::new().include("/"), "outside"),
+            (Image::new().include(OsStr::from_bytes(b"/data/caf\xe9")), "is not UTF-8"),
+            (Image::new().exclude([""]), "leave out nothing"),
+            (Image::new().exclude(["# a comment"]), "leave out nothing"),
+            (Image::new().exclude(["*.lock\n.git"]), "leave out nothing"),
+            (Image::new().exclude(["a[z-a]"]), "`a[z-a]` is no pattern"),
             (Image::new().file("/a", "x").file("/b", "x/"), "two files"),
         ] {
             let error = image.validate().unwrap_err();

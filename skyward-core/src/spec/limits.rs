@@ -3,6 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+use super::unlimited;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Deadlines and bounds of a pool. The defaults suit a local pool and a cluster alike.
@@ -26,40 +29,58 @@ use crate::error::{Error, ErrorKind, Result};
 /// assert_eq!(error.message(), "`Limits::lease` is 10ms; it can be 1s or more");
 /// # Ok::<(), skyward::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///
+/// With serde, a duration is a number of seconds, `"unlimited"` means no limit, and what is missing
+/// has its default. A name that is no limit is an error.
+///
+/// ```
+/// # use skyward_core as skyward;
+/// let limits: skyward::spec::Limits = serde_json::from_str(r#"{"start": 1800, "hooks": "unlimited"}"#)?;
+/// assert_eq!(limits.start.as_secs(), 1800);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Limits {
     /// The time from the start of the pool until it is ready, without the time that building the
     /// environment takes.
     ///
     /// Default: 10 minutes.
+    #[serde(with = "unlimited::seconds")]
     pub start: Duration,
     /// How long a provider may keep a machine in its queue, as a batch system does. This time does
     /// not count for [`start`](Self::start).
     ///
     /// Default: 1 hour.
+    #[serde(with = "unlimited::seconds")]
     pub machine_wait: Duration,
     /// How long building the environment may take (resolving, downloading, installing).
     ///
     /// Default: 30 minutes.
+    #[serde(with = "unlimited::seconds")]
     pub environment: Duration,
     /// How long all workers may take to enter their hooks: to join the world, to import frameworks.
     ///
     /// Default: 5 minutes.
+    #[serde(with = "unlimited::seconds")]
     pub hooks: Duration,
     /// How long a cancelled task or a stopping worker has to end before it is killed. Zero kills it
     /// at once.
     ///
     /// Default: 5 seconds.
+    #[serde(with = "unlimited::seconds")]
     pub grace: Duration,
     /// The node's countdown to self-termination. The client renews it every quarter of this time.
     /// At least 1 second.
     ///
     /// Default: 60 seconds.
+    #[serde(with = "unlimited::seconds")]
     pub lease: Duration,
     /// How long a scope may take at its end to end its machines.
     ///
     /// Default: 30 seconds.
+    #[serde(with = "unlimited::seconds")]
     pub shutdown: Duration,
     /// How long a gang in a joined world may run without progress of any of its ranks. After that,
     /// its world is ended with [`ErrorKind::Stalled`](crate::error::ErrorKind::Stalled), which says
@@ -69,6 +90,7 @@ pub struct Limits {
     /// stream, a rank that returns, and a call of `sky.progress()`.
     ///
     /// Default: `None`.
+    #[serde(with = "unlimited::optional_seconds")]
     pub stall: Option<Duration>,
     /// How long a task may run without progress before the pool reports where it is, with
     /// [`PoolEvent::TaskStalled`](crate::event::PoolEvent::TaskStalled) and a warning. A gang in a
@@ -80,29 +102,35 @@ pub struct Limits {
     /// error of `stall` is the only report of a gang.
     ///
     /// Default: 10 minutes.
+    #[serde(with = "unlimited::seconds")]
     pub stall_report: Duration,
     /// How many workers one task may end before it counts as poison. It then fails with
     /// [`ErrorKind::Poisoned`](crate::error::ErrorKind::Poisoned), whatever its retries allow, and
     /// the pool refuses the same payload with the same arguments from then on. At least 1.
     ///
     /// Default: 3.
+    #[serde(with = "unlimited::count")]
     pub poison: u32,
     /// How long a node of an elastic pool has no task before the pool releases it.
     ///
     /// Default: 2 minutes.
+    #[serde(with = "unlimited::seconds")]
     pub idle: Duration,
     /// How many tasks must wait for each worker before an elastic pool grows by a node. At least 1.
     ///
     /// Default: 1.
+    #[serde(with = "unlimited::count")]
     pub backlog: u32,
     /// The largest value on the wire, in bytes: arguments, results, sources. At least 1 MiB; a
     /// limit above 4 GiB counts as 4 GiB.
     ///
     /// Default: 1 GiB.
+    #[serde(with = "unlimited::count")]
     pub max_frame_bytes: usize,
     /// How many tasks may wait in the pool. `submit` waits while the queue is full. At least 1.
     ///
     /// Default: 10 000.
+    #[serde(with = "unlimited::count")]
     pub max_queued: usize,
     /// How many calls without an outcome the pool's tasks may have made. A further call is refused.
     /// At least 1.
@@ -111,6 +139,7 @@ pub struct Limits {
     /// in the queue would wait for itself.
     ///
     /// Default: 100 000.
+    #[serde(with = "unlimited::count")]
     pub max_calls: usize,
     /// How many bytes of large arrays of calls the store of a node keeps as files. At least 1 MiB.
     ///
@@ -118,6 +147,7 @@ pub struct Limits {
     /// used first. If there is none to remove, the new array travels with its call.
     ///
     /// Default: 16 GiB.
+    #[serde(with = "unlimited::count")]
     pub store_bytes: u64,
 }
 
@@ -298,3 +328,35 @@ fn at_least<T: PartialOrd + fmt::Debug>(name: &str, value: T, least: T, hint: &s
 const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 /// A network can be slow for a moment, and a lease is renewed every quarter of its time.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_a_file_are_read_as_they_were_written() {
+        let all = Limits::default().start(Duration::from_millis(1500)).hooks(Duration::MAX).max_queued(usize::MAX);
+        let all = all.stall(Some(Duration::from_secs(60))).poison(u32::MAX).store_bytes(u64::MAX);
+        for limits in [Limits::default(), all] {
+            let json = serde_json::to_string(&limits).unwrap();
+            assert_eq!(serde_json::from_str::<Limits>(&json).unwrap(), limits, "{json}");
+        }
+        let some: Limits = toml::from_str("start = 90\nstall = \"unlimited\"\nmax_queued = 5").unwrap();
+        let expected = Limits::default().start(Duration::from_secs(90)).stall(Some(Duration::MAX)).max_queued(5);
+        assert_eq!(some, expected);
+    }
+
+    #[test]
+    fn a_limit_that_is_none_is_refused_by_name() {
+        for (json, part) in [
+            (r#"{"strat": 1}"#, "unknown field `strat`"),
+            (r#"{"start": -1}"#, "-1 seconds are no duration"),
+            (r#"{"start": "10 min"}"#, "a duration is a number of seconds"),
+            (r#"{"poison": 4294967296}"#, "4294967296 is too large"),
+            (r#"{"max_queued": 1.5}"#, "a limit is a whole number"),
+        ] {
+            let error = serde_json::from_str::<Limits>(json).unwrap_err().to_string();
+            assert!(error.contains(part), "{json}: {error}");
+        }
+    }
+}

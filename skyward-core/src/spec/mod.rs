@@ -6,8 +6,10 @@ mod image;
 mod image_check;
 mod limits;
 mod nodes;
-mod requirement;
+pub(crate) mod requirement;
 mod secret;
+pub(crate) mod unlimited;
+mod uv;
 
 pub use accelerator::{Accelerator, AcceleratorFamily};
 pub(crate) use base16ct::lower::encode_string as hex;
@@ -21,6 +23,7 @@ pub use nodes::Nodes;
 pub(crate) use requirement::{normalised, requirement_name, satisfies};
 pub use secret::Secret;
 pub(crate) use secret::Secrets;
+pub use uv::UvSettings;
 
 use crate::layout::Layout;
 

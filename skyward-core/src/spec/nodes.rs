@@ -1,5 +1,10 @@
 //! The number of nodes of a pool.
 
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, ErrorKind, Result};
 
 /// How many nodes a pool has, and how many it needs to start.
@@ -11,10 +16,18 @@ use crate::error::{Error, ErrorKind, Result};
 /// assert_eq!(Nodes::from(4), Nodes::fixed(4));
 /// assert!(Nodes::fixed(0).validate().is_err());
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///
+/// With serde, they are a number, `{ least, wanted }` or `{ min, max }`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Nodes(Kind);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    untagged,
+    deny_unknown_fields,
+    expecting = "the nodes of a pool are a number, `{ least, wanted }` of a partial pool, or `{ min, max }` of an elastic pool"
+)]
 enum Kind {
     Fixed(u32),
     Partial { least: u32, wanted: u32 },
@@ -118,11 +131,40 @@ impl Nodes {
     pub const MOST: u32 = 10_000;
 }
 
-impl From<u32> for Nodes {
-    fn from(count: u32) -> Self {
-        Self::fixed(count)
+/// `2 nodes`, `4 nodes, at least 2`, `1 to 8 nodes`.
+impl fmt::Display for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Kind::Fixed(1) => f.write_str("1 node"),
+            Kind::Fixed(count) => write!(f, "{count} nodes"),
+            Kind::Partial { least, wanted } => write!(f, "{wanted} nodes, at least {least}"),
+            Kind::Elastic { min, max } => write!(f, "{min} to {max} nodes"),
+        }
     }
 }
+
+/// An elastic pool.
+impl From<RangeInclusive<u32>> for Nodes {
+    fn from(range: RangeInclusive<u32>) -> Self {
+        Self::elastic(*range.start(), *range.end())
+    }
+}
+
+/// A fixed number of nodes, of any type of number. A number that is too large stays too large, and a
+/// negative one counts as 0: [`validate`](Nodes::validate) refuses both.
+macro_rules! fixed {
+    ($($number:ty),*) => {
+        $(
+            impl From<$number> for Nodes {
+                fn from(count: $number) -> Self {
+                    Self::fixed((count as i128).clamp(0, u32::MAX.into()) as u32)
+                }
+            }
+        )*
+    };
+}
+
+fixed!(u8, u16, u32, u64, usize, i32, i64);
 
 #[cfg(test)]
 mod tests {
@@ -145,5 +187,33 @@ mod tests {
         }
         assert!(Nodes::partial(1, 2).validate().is_ok());
         assert!(Nodes::elastic(2, 2).validate().is_ok());
+    }
+
+    #[test]
+    fn nodes_are_what_a_caller_has() {
+        let four = Nodes::fixed(4);
+        assert_eq!([Nodes::from(4_u8), Nodes::from(4_u64), Nodes::from(4_usize), Nodes::from(4)], [four; 4]);
+        assert_eq!(Nodes::from([1, 2, 3, 4].len()), four);
+        assert_eq!(Nodes::from(1..=8), Nodes::elastic(1, 8));
+        for wrong in [Nodes::from(-1), Nodes::from(i64::MIN), Nodes::from(u64::MAX), Nodes::from(1_i64 << 40)] {
+            assert_eq!(wrong.validate().unwrap_err().kind(), ErrorKind::InvalidSpec, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn nodes_have_one_form_in_files_and_one_in_words() {
+        for (nodes, form, words) in [
+            (Nodes::fixed(2), "2", "2 nodes"),
+            (Nodes::partial(2, 4), r#"{"least":2,"wanted":4}"#, "4 nodes, at least 2"),
+            (Nodes::elastic(1, 8), r#"{"min":1,"max":8}"#, "1 to 8 nodes"),
+        ] {
+            assert_eq!(serde_json::to_string(&nodes).unwrap(), form);
+            assert_eq!(serde_json::from_str::<Nodes>(form).unwrap(), nodes);
+            assert_eq!(nodes.to_string(), words);
+        }
+        for wrong in [r#"{"min":1}"#, r#"{"min":1,"wanted":2}"#, "-1", r#""two""#] {
+            let error = serde_json::from_str::<Nodes>(wrong).unwrap_err().to_string();
+            assert!(error.contains("`{ min, max }` of an elastic pool"), "{wrong}: {error}");
+        }
     }
 }

@@ -24,10 +24,10 @@ pub(crate) fn requirement_name(text: &str) -> Result<String, String> {
     }
     let rest = extras(rest.trim_start())?.trim_start();
     if let Some(address) = rest.strip_prefix('@') {
-        return if address.trim().is_empty() {
-            Err("there is no address after `@`".into())
-        } else {
-            Ok(normalised(name))
+        return match address.trim() {
+            "" => Err("there is no address after `@`".into()),
+            path if !path.contains("://") => Err(format!("`{path}` is a path of this host, which nodes do not have")),
+            _ => Ok(normalised(name)),
         };
     }
     let (versions, marker) = rest.split_once(';').map_or((rest, None), |(versions, marker)| (versions, Some(marker)));
@@ -183,6 +183,9 @@ mod tests {
             ("keras[a b]", "not extras"),
             ("numpy 2", "does not begin with one of"),
             ("pkg @ ", "no address"),
+            ("pkg @ ../pkg", "`../pkg` is a path of this host"),
+            ("pkg @ wheels/pkg-1.0-py3-none-any.whl", "path of this host"),
+            ("pkg @ /srv/pkg", "path of this host"),
             ("pkg;", "no marker"),
             ("/local/x", "name @ /local"),
             ("_x", "does not begin with a package's name"),

@@ -98,6 +98,16 @@ impl Secrets {
     pub(crate) fn new(secrets: BTreeMap<String, Secret>) -> Self {
         Self(Arc::new(secrets))
     }
+
+    /// The text with each value replaced by the name of its variable, as a worker does in what it
+    /// reports of exceptions: see `_core/conceal.py`.
+    pub(crate) fn conceal(&self, text: &str) -> String {
+        let long = self.0.iter().filter(|(_, secret)| secret.expose().chars().count() >= SHORTEST);
+        let mut values: Vec<_> = long.map(|(name, secret)| (secret.expose(), name)).collect();
+        values.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
+        let replace = |text: String, (value, name): (&str, &String)| text.replace(value, &format!("(secret {name})"));
+        values.into_iter().fold(text.to_owned(), replace)
+    }
 }
 
 /// Includes the values. Used only on the connection to an agent.
@@ -107,9 +117,20 @@ impl Serialize for Secrets {
     }
 }
 
+/// The fewest characters of a value that is concealed. Shorter ones also occur as parts of ordinary
+/// words.
+const SHORTEST: usize = 6;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_are_concealed_the_longest_first_and_short_ones_are_not() {
+        let secrets = [("A", "hunter2"), ("B", "hunter2hunter2"), ("C", "on")];
+        let secrets = Secrets::new(secrets.map(|(name, text)| (name.to_owned(), Secret::new(text))).into());
+        assert_eq!(secrets.conceal("hunter2 on hunter2hunter2"), "(secret A) on (secret B)");
+    }
 
     #[test]
     fn a_variable_without_a_usable_value_is_named() {

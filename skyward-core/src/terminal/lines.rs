@@ -28,14 +28,21 @@ struct Unfinished {
     /// Whether the last byte was a carriage return: the next bytes overwrite the text, unless they
     /// end the line.
     returned: bool,
+    /// Whether the line has been overwritten: its text is the state of a progress.
+    progress: bool,
 }
 
 impl Lines {
     /// Adds a piece of output, and returns the lines that it completes.
     pub(super) fn take(&mut self, output: &OutputChunk) -> Vec<Line> {
         let mut lines = Vec::new();
-        let fresh =
-            || Unfinished { generation: output.generation, next: output.offset, text: Vec::new(), returned: false };
+        let fresh = || Unfinished {
+            generation: output.generation,
+            next: output.offset,
+            text: Vec::new(),
+            returned: false,
+            progress: false,
+        };
         let stream = self.streams.entry((output.rank, output.stream == OutputStream::Stderr)).or_insert_with(fresh);
         if stream.generation != output.generation {
             lines.extend(stream.finish());
@@ -54,6 +61,13 @@ impl Lines {
         lines
     }
 
+    /// The unfinished lines that their workers overwrite, as `tqdm` and `rich` do, in their present
+    /// state.
+    pub(super) fn progress(&self) -> impl Iterator<Item = (Rank, &[u8])> {
+        let streams = self.streams.iter().filter(|(_, stream)| stream.progress && !stream.text.is_empty());
+        streams.map(|((rank, _), stream)| (*rank, stream.text.as_slice()))
+    }
+
     /// Takes the unfinished lines of one worker, or of all workers.
     pub(super) fn finish(&mut self, of: Option<Rank>) -> Vec<(Rank, OutputStream, Line)> {
         let streams = self.streams.iter_mut().filter(|((rank, _), _)| of.is_none_or(|of| of == *rank));
@@ -69,6 +83,11 @@ impl Lines {
 impl Unfinished {
     fn add(&mut self, bytes: &[u8], lines: &mut Vec<Line>) {
         for piece in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
+            match piece.last() {
+                Some(b'\n') => self.progress = false,
+                Some(b'\r') => self.progress = true,
+                _ => {}
+            }
             if piece == b"\n" {
                 lines.push(Line::Text(std::mem::take(&mut self.text)));
                 self.returned = false;
@@ -100,6 +119,7 @@ impl Unfinished {
 
     fn finish(&mut self) -> Option<Line> {
         self.returned = false;
+        self.progress = false;
         let text = std::mem::take(&mut self.text);
         (!text.is_empty()).then_some(Line::Text(text))
     }
@@ -166,6 +186,24 @@ mod tests {
         assert!(feed.texts(b"\r100%").is_empty());
         assert_eq!(feed.texts(b" done\r"), [""; 0]);
         assert_eq!(feed.texts(b"\nnext\n"), ["100% done", "next"]);
+    }
+
+    #[test]
+    fn a_line_that_is_overwritten_is_a_progress_until_it_ends() {
+        let mut feed = Feed::new();
+        let mut state = |bytes: &[u8]| {
+            feed.bytes(bytes);
+            feed.lines.progress().map(|(_, text)| String::from_utf8(text.to_vec()).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(state(b"no progress"), [""; 0]);
+        assert_eq!(state(b"\n\r 10%"), [" 10%"]);
+        assert_eq!(state(b"\r 20%\r"), [" 20%"]);
+        assert_eq!(state(b" 30"), [" 30"]);
+        assert_eq!(state(b"%\nnext"), [""; 0]);
+        assert_eq!(state(b"\r\n"), [""; 0], "a line of Windows");
+        assert_eq!(state(b"1\r2"), ["2"]);
+        feed.lines.finish(None);
+        assert_eq!(feed.lines.progress().count(), 0);
     }
 
     #[test]

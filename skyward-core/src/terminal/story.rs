@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::clean::clean;
 use super::lines::{Line, Lines};
 use crate::error::{Listed, WorkerExit};
-use crate::event::{EventItem, OutputStream, PoolEvent};
+use crate::event::{EventItem, OutputStream, PoolEvent, count};
 use crate::ids::{MachineId, NodeIndex, Rank, TaskId};
 
 /// The state of a pool as the terminal shows it.
@@ -18,7 +18,7 @@ pub(super) struct Story {
     lines: Lines,
     /// The machines that exist, each with the node that it is or is made ready for.
     alive: BTreeMap<MachineId, NodeIndex>,
-    /// The nodes that are being made ready or ended, each with its present step.
+    /// The nodes that are being made ready or ended, each with its present step in words.
     nodes: BTreeMap<NodeIndex, String>,
     /// The number of ready workers, and of workers that are being started.
     workers: Option<(u32, u32)>,
@@ -94,8 +94,7 @@ impl Story {
 
     /// The rows of the progress.
     pub(super) fn rows(&self) -> Vec<Row> {
-        let mut rows: Vec<_> =
-            self.nodes.iter().take(MAX_ROWS).map(|(node, step)| Row::Text(format!("node {node}: {step}"))).collect();
+        let mut rows: Vec<_> = self.nodes.values().take(MAX_ROWS).map(|step| Row::Text(step.clone())).collect();
         if self.nodes.len() > MAX_ROWS {
             rows.push(Row::Text(format!("and {} more nodes", self.nodes.len() - MAX_ROWS)));
         }
@@ -109,30 +108,33 @@ impl Story {
         if self.calls.len() > MAX_ROWS {
             rows.push(Row::Text(format!("and {} more tasks that make calls", self.calls.len() - MAX_ROWS)));
         }
+        let progress: Vec<_> = self.lines.progress().collect();
+        let shown = progress.iter().take(MAX_ROWS);
+        rows.extend(shown.map(|(rank, text)| Row::Text(format!("[rank {rank}] {}", clean(text, false)))));
+        if progress.len() > MAX_ROWS {
+            rows.push(Row::Text(format!("and progress of {} more workers", progress.len() - MAX_ROWS)));
+        }
         rows
     }
 
     fn event(&mut self, event: &PoolEvent, after: Duration, shows: &mut Vec<Show>) {
+        let words = || clean(event.to_string().as_bytes(), false);
         match event {
-            PoolEvent::NodeLaunching { node } => self.step(*node, "launching".to_owned(), shows),
-            PoolEvent::NodeWaiting { node, machine, report } => {
-                self.step(*node, format!("machine {machine} is {}", clean(report.as_bytes(), false)), shows);
-            }
-            PoolEvent::NodeLaunched { node, machine, address } => {
+            PoolEvent::NodeLaunching { node }
+            | PoolEvent::NodeWaiting { node, .. }
+            | PoolEvent::BootstrapStep { node, .. }
+            | PoolEvent::BootstrapLine { node, .. } => self.step(*node, words(), shows),
+            PoolEvent::NodeLaunched { node, machine, .. } => {
                 self.alive.insert(machine.clone(), *node);
-                self.step(*node, format!("launched machine {machine} at {address}"), shows);
+                self.step(*node, words(), shows);
             }
-            PoolEvent::BootstrapStep { node, step } => self.step(*node, (*step).to_owned(), shows),
-            PoolEvent::BootstrapLine { node, step, line } => {
-                self.step(*node, format!("{step}: {}", clean(line.as_bytes(), false)), shows);
-            }
-            PoolEvent::GenerationStarting { generation, workers } => {
+            PoolEvent::GenerationStarting { workers, .. } => {
                 self.nodes.clear();
                 self.workers = Some((0, *workers));
-                shows.push(Show::Step(format!("starting {} (generation {generation})", count(*workers, "worker"))));
+                shows.push(Show::Step(words()));
             }
-            PoolEvent::WorkerReady { rank, node, pid } => {
-                let mut text = format!("rank {rank} is ready: node {node}, process {pid}");
+            PoolEvent::WorkerReady { .. } => {
+                let mut text = words();
                 if let Some((done, total)) = &mut self.workers {
                     *done = (*done + 1).min(*total);
                     text += &format!(" ({done} of {total})");
@@ -150,15 +152,12 @@ impl Story {
                 let (nodes, workers) = (count(*nodes, "node"), count(*workers, "worker"));
                 shows.push(Show::Note(format!("{again} after {}: {nodes}, {workers}", time(after))));
             }
-            PoolEvent::TaskRetried { task, attempt, error } => {
-                shows.push(Show::Note(format!("task {task} is retried (attempt {attempt}): {}", error.summary())));
-            }
             PoolEvent::Calls { task, running: 0, waiting: 0, .. } => drop(self.calls.remove(task)),
             PoolEvent::Calls { task, done, running, waiting } => {
                 self.calls.insert(*task, [*done, *running, *waiting]);
             }
-            PoolEvent::TaskStalled { entry, message, stacks, .. } => {
-                shows.push(Show::Note(clean(format!("`{entry}`: {message}").as_bytes(), false)));
+            PoolEvent::TaskStalled { stacks, .. } => {
+                shows.push(Show::Note(words()));
                 let stacks = Listed(stacks).to_string();
                 let mut lines = stacks.lines().skip(1);
                 shows.extend(lines.by_ref().take(MAX_STACKS).map(|line| Show::Note(clean(line.as_bytes(), false))));
@@ -176,62 +175,38 @@ impl Story {
                 shows.extend(self.unfinished(Some(*rank)));
                 // A pool that is ending ends its workers itself.
                 if !self.ending && !matches!(exit, WorkerExit::WorldEnded) {
-                    shows.push(Show::Note(format!("the worker of rank {rank} {exit}")));
+                    shows.push(Show::Note(words()));
                 }
             }
-            PoolEvent::NodeDisconnected { node, error } => {
-                shows.push(Show::Note(format!("the connection to node {node} was lost: {}", error.summary())));
-            }
-            PoolEvent::NodeReconnected { node } => {
-                shows.push(Show::Note(format!("the connection to node {node} is restored")));
-            }
-            PoolEvent::NodeLost { node, error } => {
+            PoolEvent::NodeLost { node, .. }
+            | PoolEvent::NodeReplaced { node, .. }
+            | PoolEvent::NodeFailed { node, .. } => {
                 self.nodes.remove(node);
-                shows.push(Show::Note(format!("node {node} is lost: {}", error.summary())));
+                shows.push(Show::Note(words()));
             }
-            PoolEvent::NodeReplaced { node, machine, address } => {
-                self.nodes.remove(node);
-                shows.push(Show::Note(format!("node {node} is replaced: machine {machine} at {address}")));
-            }
-            PoolEvent::NodeFailed { node, error } => {
-                self.nodes.remove(node);
-                shows.push(Show::Note(format!("the new machine for node {node} failed: {}", error.summary())));
-            }
-            PoolEvent::NodeJoined { node, machine, address } => {
+            PoolEvent::NodeJoined { node, machine, .. } => {
                 self.alive.insert(machine.clone(), *node);
                 self.nodes.clear();
-                shows.push(Show::Note(format!("node {node} has joined: machine {machine} at {address}")));
+                shows.push(Show::Note(words()));
             }
-            PoolEvent::NodeDraining { node, reason, ends_in } => {
-                let after = ends_in.map(|time| format!(", in {time:.0?}")).unwrap_or_default();
-                shows.push(Show::Step(format!("node {node} is draining: {reason}{after}")));
+            PoolEvent::NodeDraining { .. } | PoolEvent::OfferRefused { .. } | PoolEvent::BudgetSpent { .. } => {
+                shows.push(Show::Step(words()));
             }
-            PoolEvent::OfferRefused { node, offer, error } => {
-                shows.push(Show::Step(format!("node {node}: the offer {offer} was refused: {}", error.summary())));
-            }
-            PoolEvent::BudgetSpent { spent } => {
-                shows.push(Show::Step(format!("the budget is nearly spent (${:.2}): the pool ends", spent.usd)));
-            }
-            PoolEvent::Failed { error } => {
-                shows.push(Show::Note(format!("the pool has failed: {}", error.summary())));
-            }
-            PoolEvent::Resized { nodes, workers } => {
+            PoolEvent::Resized { .. } => {
                 self.workers = None;
-                let (nodes, workers) = (count(*nodes, "node"), count(*workers, "worker"));
-                shows.push(Show::Note(format!("the pool has {nodes} and {workers} now")));
+                shows.push(Show::Note(words()));
             }
-            PoolEvent::NodeUnconfirmed { node, error } => {
-                shows.push(Show::Note(format!("node {node}: its machine may still exist: {}", error.summary())));
-            }
-            PoolEvent::RuntimeBlocked { late, .. } => {
-                shows
-                    .push(Show::Note(format!("the runtime was blocked for {}: leases were renewed late", time(*late))));
-            }
+            PoolEvent::TaskRetried { .. }
+            | PoolEvent::NodeDisconnected { .. }
+            | PoolEvent::NodeReconnected { .. }
+            | PoolEvent::Failed { .. }
+            | PoolEvent::NodeUnconfirmed { .. }
+            | PoolEvent::RuntimeBlocked { .. } => shows.push(Show::Note(words())),
             PoolEvent::Draining => {
                 self.ending = true;
-                self.nodes = self.alive.values().map(|node| (*node, "ending".to_owned())).collect();
+                self.nodes = self.alive.values().map(|node| (*node, format!("node {node}: ending"))).collect();
                 self.workers = None;
-                shows.push(Show::Step("ending".to_owned()));
+                shows.push(Show::Step(words()));
             }
             PoolEvent::NodeGone { node, machine } => {
                 let row = self.alive.remove(machine).unwrap_or(*node);
@@ -239,19 +214,25 @@ impl Story {
                 if !self.alive.values().any(|alive| *alive == row) {
                     self.nodes.remove(&row);
                 }
-                shows.push(Show::Step(format!("node {node}: machine {machine} is gone")));
+                shows.push(Show::Step(words()));
             }
             PoolEvent::Closed => {
                 shows.extend(self.end());
                 shows.push(Show::Step(format!("closed after {}", time(after))));
             }
             // Tasks may come by the thousand, and their callers get the outcomes.
-            _ => {}
+            PoolEvent::TaskStarted { .. }
+            | PoolEvent::TaskFinished { .. }
+            | PoolEvent::TaskWarned { .. }
+            | PoolEvent::TaskFailed { .. }
+            | PoolEvent::TaskCancelled { .. }
+            | PoolEvent::Output(_)
+            | PoolEvent::Report(_) => {}
         }
     }
 
     fn step(&mut self, node: NodeIndex, text: String, shows: &mut Vec<Show>) {
-        shows.push(Show::Step(format!("node {node}: {text}")));
+        shows.push(Show::Step(text.clone()));
         self.nodes.insert(node, text);
     }
 
@@ -271,10 +252,6 @@ impl Story {
     }
 }
 
-fn count(number: u32, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-}
-
 fn time(duration: Duration) -> String {
     match duration.as_secs() {
         0..60 => format!("{:.1} s", duration.as_secs_f64()),
@@ -285,5 +262,5 @@ fn time(duration: Duration) -> String {
 /// The most lines that are shown of the stacks of a gang without progress.
 const MAX_STACKS: usize = 60;
 
-/// The most nodes, and tasks, with a row of their own. The others share one row.
+/// The most nodes, tasks, and workers with a row of their own. The others share one row.
 const MAX_ROWS: usize = 8;

@@ -139,7 +139,7 @@ fn a_gang_without_progress_is_shown_with_its_stacks() {
     assert_eq!(
         shown(stacks(&["here", "there"])).lines().collect::<Vec<_>>(),
         [
-            "`train`: no progress for 600s: rank 0 was in `here` (a.py:5), rank 1 was in `there` (a.py:5)",
+            "task 1, `train`: no progress for 600s: rank 0 was in `here` (a.py:5), rank 1 was in `there` (a.py:5)",
             "stacks of rank 0:",
             "  Current thread 0x1 (most recent call first):",
             "    File \"a.py\", line 5 in here",
@@ -170,6 +170,30 @@ fn rows_follow_the_start_and_disappear_after_it() {
     assert!(rows[7..15].iter().all(Vec::is_empty));
     assert_eq!(rows[15], text("node 0: ending"));
     assert!(rows[17..].iter().all(Vec::is_empty));
+}
+
+#[test]
+fn a_progress_that_overwrites_its_line_has_a_row_and_stays_in_its_last_state() {
+    let mut story = story();
+    let mut at = 0;
+    let mut said = |bytes: &'static [u8]| {
+        let chunk = OutputChunk::new(
+            NodeIndex(0),
+            Rank(1),
+            OutputStream::Stderr,
+            Generation(1),
+            at,
+            bytes::Bytes::from_static(bytes),
+        );
+        at += bytes.len() as u64;
+        let shows = story.render(&event(PoolEvent::Output(chunk)), Duration::ZERO);
+        (shows, story.rows())
+    };
+    let row = |text: &str| vec![Row::Text(text.to_owned())];
+    assert_eq!(said(b"\r 10%|# |"), (vec![], row("[rank 1]  10%|# |")));
+    assert_eq!(said(b"\r\x1b[2K100%|##|"), (vec![], row("[rank 1] 100%|##|")));
+    let last = vec![Show::Output(OutputStream::Stderr, "[rank 1] 100%|##|".to_owned())];
+    assert_eq!(said(b"\n"), (last, vec![]));
 }
 
 #[test]

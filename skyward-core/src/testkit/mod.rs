@@ -6,6 +6,7 @@
 
 pub mod cuttable;
 mod fake_calls;
+mod fake_pool;
 pub mod fake_provider;
 pub mod fake_worker;
 mod lineage;
@@ -18,4 +19,5 @@ mod timing;
 mod violation;
 
 pub use crate::pool::tasks::lock::holds;
+pub use fake_pool::FakePool;
 pub use violation::Violation;

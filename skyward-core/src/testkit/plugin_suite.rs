@@ -170,6 +170,13 @@ pub fn transform_only_adds(plugin: &dyn Plugin) -> Result<(), Violation> {
             missing("apt", &before.apt, &after.apt, &mut lost);
             missing("indexes", &before.indexes, &after.indexes, &mut lost);
             missing("files", &before.files, &after.files, &mut lost);
+            missing("exclude", &before.exclude, &after.exclude, &mut lost);
+            if before.writable && !after.writable {
+                lost.push("writable".to_owned());
+            }
+            if before.gitignore && !after.gitignore {
+                lost.push("gitignore".to_owned());
+            }
             missing("requires-python", &before.requires_python, &after.requires_python, &mut lost);
             missing("certificates", &before.certificates, &after.certificates, &mut lost);
             for (key, value) in &before.secrets {
@@ -316,6 +323,9 @@ fn images() -> [Image; 2] {
         .apt(["zstd", "curl"])
         .env("OMP_NUM_THREADS", "3")
         .env("ZETA", "a b")
+        .include("src")
+        .exclude(["*.lock"])
+        .gitignore(true)
         .secret("TOKEN", "hunter2");
     [Image::new(), full]
 }

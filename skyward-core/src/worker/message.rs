@@ -7,9 +7,10 @@ mod worker;
 
 pub use self::agent::{FromAgent, Signal, StartedWorker, ToAgent};
 pub(super) use self::head::{Elements, pack, unknown, unreadable};
-pub use self::start::{Cluster, Peer, Peers, StartHook, StartSpec};
+pub(crate) use self::start::SourceMap;
+pub use self::start::{Cluster, Peer, Peers, StartHook, StartPayload, StartSpec};
 pub(super) use self::worker::refused_by_worker;
-pub use self::worker::{Awaited, Failure, FromWorker, GangTry, TaskEnd, ToWorker, Warning, WorkerHello};
+pub use self::worker::{Awaited, Failure, FromWorker, GangTry, Missing, TaskEnd, ToWorker, Warning, WorkerHello};
 
 /// The version of the protocol between client and node.
 pub const PROTOCOL_VERSION: u32 = 2;

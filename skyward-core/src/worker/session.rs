@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::message::{GangTry, PROTOCOL_VERSION, ToWorker, WorkerHello};
+use super::message::{GangTry, PROTOCOL_VERSION, SourceMap, ToWorker, WorkerHello};
 use super::payload_numbers::PayloadNumbers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{Generation, Rank, TaskId};
@@ -310,17 +310,8 @@ pub(crate) fn too_large(what: &str, length: usize, max_frame_bytes: usize) -> Er
 }
 
 fn source_body(source: &Arc<Source>) -> Result<Bytes> {
-    #[derive(serde::Serialize)]
-    struct Body<'a> {
-        entry: &'a str,
-        main: &'a str,
-        first_line: u32,
-        files: Vec<(&'a str, &'a str)>,
-    }
-    let files = source.files().iter().map(|file| (&*file.path, &*file.text)).collect();
-    let body = Body { entry: source.entry(), main: source.main(), first_line: source.first_line(), files };
     let mut bytes = Vec::with_capacity(source.size() + 256);
-    crate::payload::value::encode_into(&mut bytes, &body)
+    crate::payload::value::encode_into(&mut bytes, &SourceMap::of(source))
         .map_err(|error| Error::new(ErrorKind::Payload, "the payload's source cannot be encoded").with_source(error))?;
     Ok(bytes.into())
 }

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too, may fail the test")]
 
+#[path = "../support/hostile.rs"]
+mod hostile;
+mod projects;
 mod site;
 
 use std::os::unix::fs::PermissionsExt;
@@ -14,6 +17,7 @@ use skyward_core::error::ErrorKind;
 use skyward_core::remote::{Command, Process, Remote};
 use skyward_core::spec::{Image, Limits, PackageIndex};
 
+use crate::hostile::{SHELLS, Sh};
 use crate::site::{Index, Site, lines_with, python, steps, walk, wheel};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,6 +47,26 @@ async fn two_nodes_at_once_build_one_environment_and_the_next_start_is_one_comma
     assert!(Path::new(&a.agent_socket).exists());
     site.end().await;
     assert!(!Path::new(&a.agent_socket).exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs package index, dash, busybox"]
+async fn a_users_settings_change_nothing_of_an_environment() {
+    for name in SHELLS {
+        let sh = Sh::new(name).unwrap();
+        let settings = hostile::environment();
+        let site = settings.iter().fold(Site::new(), |site, (name, value)| site.with_env(name, value));
+        let site = site.with_env("PATH", sh.path());
+        let data = site.root.join("data");
+        std::fs::create_dir(&data).unwrap();
+        std::fs::write(data.join("digits.csv"), "1,2\n").unwrap();
+        let image = Image::new().pip(["iniconfig==2.0.0"]).include(&data);
+        let (ready, events) = site.start_with(&image, 0, &["cat data/digits.csv"]).await;
+        let ready = ready.unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        assert_eq!(lines_with(&events, "1,2"), 1, "{name}: {events:?}");
+        assert_eq!(python(&ready, "import iniconfig, msgspec, skyward; print('here')").await, "here", "{name}");
+        site.end().await;
+    }
 }
 
 #[tokio::test]

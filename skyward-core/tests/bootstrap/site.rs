@@ -223,7 +223,7 @@ impl Drop for Index {
 }
 
 /// The commands of every Debian.
-const ORDINARY: [&str; 27] = [
+const ORDINARY: [&str; 32] = [
     "sh",
     "uname",
     "id",
@@ -234,6 +234,8 @@ const ORDINARY: [&str; 27] = [
     "rm",
     "mv",
     "cat",
+    "cp",
+    "find",
     "flock",
     "grep",
     "sed",
@@ -247,9 +249,12 @@ const ORDINARY: [&str; 27] = [
     "head",
     "od",
     "sha256sum",
+    "sort",
     "stat",
     "tail",
+    "tar",
     "tee",
+    "uniq",
     "wc",
 ];
 

@@ -10,6 +10,7 @@ use skyward_core::payload::Target;
 use skyward_core::plugin::plugin;
 use skyward_core::pool::Pool;
 use skyward_core::provider::{Architecture, Market};
+use skyward_core::spec::Image;
 use skyward_core::testkit::fake_provider::{Death, Turn};
 use tokio::time::Instant;
 
@@ -169,7 +170,24 @@ async fn the_market_orders_the_offers_and_a_plan_tries_none_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_returns_when_machines_are_released_and_the_pool_waits_until_they_are_gone() {
+async fn a_plan_says_how_many_threads_a_library_has_in_a_worker() {
+    let provider = three().provider();
+    let threads = async |workers, image: Image| {
+        let plan = Pool::builder().provider(provider.clone()).workers_per_node(workers).image(image);
+        let plan = plan.plan().await.unwrap();
+        assert_eq!(plan.threads.is_some(), plan.to_string().contains("\nthreads    "), "{plan}");
+        plan.threads
+    };
+    assert_eq!(threads(1, Image::new()).await, None);
+    assert_eq!(threads(2, Image::new()).await, Some(4));
+    assert_eq!(threads(3, Image::new()).await, Some(2));
+    assert_eq!(threads(99, Image::new()).await, Some(1));
+    assert_eq!(threads(2, Image::new().env("OMP_NUM_THREADS", "7")).await, Some(7));
+    assert_eq!(threads(2, Image::new().env("OMP_NUM_THREADS", "many")).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_has_ended_when_its_machines_are_released_although_they_are_listed() {
     let provider = Cloud { lingers: Duration::from_secs(120), ..Cloud::default() }.provider();
     let pool = Pool::builder().provider(provider.clone()).nodes(2).start().await.unwrap();
     let (id, began) = (pool.id().clone(), Instant::now());

@@ -7,6 +7,8 @@ mod clocks;
 #[path = "../../../tests/common/disk.rs"]
 mod disk;
 mod faults;
+#[path = "../support/hostile.rs"]
+mod hostile;
 mod identities;
 mod keepers;
 mod ownership;
@@ -14,6 +16,7 @@ mod pool;
 #[path = "../support/printed.rs"]
 mod printed;
 mod scene;
+mod settings;
 #[path = "../support/sshd.rs"]
 mod sshd;
 mod users;

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
+mod draining;
 mod elastic;
 mod ending;
 mod failing;
@@ -10,7 +11,9 @@ mod failing;
 mod freeze;
 mod launches;
 mod limits;
+mod log;
 mod runtime;
+mod scopes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

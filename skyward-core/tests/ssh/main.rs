@@ -13,7 +13,10 @@ mod cut;
 #[allow(dead_code, reason = "another test uses the rest")]
 mod disk;
 mod files;
+#[path = "../support/hostile.rs"]
+mod hostile;
 mod login;
+mod logins;
 mod loss;
 mod phases;
 mod site;

@@ -31,6 +31,8 @@ enum At {
     Exec(Act),
     /// The server does not start the program.
     NoExec,
+    /// The program neither prints nor ends.
+    Program,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -265,6 +267,19 @@ async fn a_server_that_opens_no_channel_is_reported() {
     is(&run, ErrorKind::Timeout, true, "did not open a channel within");
     let open = remote.open("/run/socket").await.err().unwrap();
     is(&open, ErrorKind::Io, true, "did not open a channel within");
+}
+
+#[tokio::test]
+#[ignore = "needs sshd"]
+async fn a_login_that_does_not_end_is_reported() {
+    let keys = server(&Options::new());
+    let remote = Ssh::connect(fake(&keys, At::Program).await).await.unwrap();
+    tokio::time::pause();
+    let run = Command::new(["true"]).deadline(Duration::from_secs(1));
+    let run = remote.run(&run, &|_| {}).await.unwrap_err();
+    is(&run, ErrorKind::Timeout, true, "the login did not run the program within 60s");
+    let open = remote.open("/run/socket").await.err().unwrap();
+    is(&open, ErrorKind::Timeout, true, "the login did not run the program within 60s");
 }
 
 #[tokio::test]

@@ -373,4 +373,4 @@ fn send(signal: &str, processes: &[u32]) {
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 /// How long a server may take to listen.
-const SERVER_START: Duration = Duration::from_secs(10);
+const SERVER_START: Duration = Duration::from_secs(60);

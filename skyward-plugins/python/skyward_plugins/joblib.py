@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from skyward import Retry, instance_info
+from skyward._core import cores
 from skyward._sky.cluster import is_in_gang
-from skyward.integrations import _cores, joblib_backend
+from skyward.integrations import joblib_backend
 from skyward.integrations._wrap import environment
 from skyward.integrations.joblib import register
 
@@ -24,9 +25,9 @@ def around_app(config: Mapping[str, Any]) -> Iterator[None]:
     Raises:
         BackendError: joblib is not installed, or is too old.
     """
-    share = _cores.share(instance_info().workers_per_node)
+    share = cores.share(instance_info().workers_per_node)
     # Libraries read the variables when they are loaded, and joblib loads NumPy.
-    with environment(_cores.variables(config["inner_threads"] or share, share)):
+    with environment(cores.variables(config["inner_threads"] or share, share)):
         register()
         yield
 

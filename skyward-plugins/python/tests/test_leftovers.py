@@ -336,11 +336,11 @@ def shard():
     # As `Accelerator` does with this plugin where it finds an accelerator.
     os.environ["ACCELERATE_USE_FSDP"] = "true"
     del os.environ["ACCELERATE_MIXED_PRECISION"]
-    os.environ["MINE"] = "kept"
+    os.environ["MINE"] = "set by a task"
     return found()
 
 def plain():
-    return found(), os.environ["MINE"]
+    return found(), os.environ.get("MINE")
 
 result = [task(shard), task(plain), task(plain, gang=False), task(shard), task(plain, gang=True)]
 """
@@ -350,8 +350,8 @@ result = [task(shard), task(plain), task(plain, gang=False), task(shard), task(p
         ranks = world.run(accelerate(fsdp=fsdp), body=body, env=precision)
     one, plain, alone, other, again = results(ranks)[0]
     assert one == other == ["True", "true", "2", None]
-    assert plain == again == [[None, "false", "2", "no"], "kept"]
-    assert alone == [[None, None, "2", "no"], "kept"]
+    assert plain == again == [[None, "false", "2", "no"], None]
+    assert alone == [[None, None, "2", "no"], None]
 
 
 def test_a_training_of_accelerate_does_not_go_on_in_the_next_task() -> None:

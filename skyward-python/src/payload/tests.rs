@@ -390,3 +390,34 @@ fn errors_of_all_files_are_reported() {
     assert!(errors.iter().any(|error| error.to_string().starts_with("p/a.py:1:7: ")), "{errors:#?}");
     assert!(errors.iter().any(|error| error.to_string().starts_with("p/__init__.py:2:1: ")), "{errors:#?}");
 }
+
+#[test]
+fn what_lies_beside_a_payload_is_known_as_far_as_the_text_has_its_name() {
+    let text = b"import importlib\ntry:\n    import helper\nexcept ImportError:\n    importlib.import_module('data.part')\ndef f():\n    import evaluate, torch\n";
+    let folder = Folder::new(
+        "neighbours",
+        &[
+            ("jobs/train.py", text),
+            ("jobs/helper.py", b""),
+            ("jobs/evaluate.py", b""),
+            ("jobs/unnamed.py", b""),
+            ("jobs/data/part.py", b""),
+            ("jobs/torch/weights.bin", b""),
+            ("jobs/fit/main.py", text),
+            ("jobs/fit/helper.py", b""),
+            ("jobs/one/main.py", text),
+            ("train.py", b"import helper\n"),
+        ],
+    );
+    let neighbours = |python: &str, main: Option<&str>| folder.read(python, main).unwrap().neighbours();
+    let file = neighbours("jobs/train.py", None).unwrap();
+    assert_eq!(file.modules, ["data", "evaluate", "helper"]);
+    assert!(file.advice.contains("`python = \"jobs\", main = \"train.py\"`"), "{file:?}");
+    for (python, main) in [("jobs/fit", "fit/main.py"), ("jobs/one", "one/main.py")] {
+        let found = neighbours(python, Some("main.py")).unwrap();
+        assert_eq!(found.modules, ["data", "evaluate", "helper"], "{python}");
+        assert!(found.advice.contains(&format!("`python = \"jobs\", main = \"{main}\"`")), "{found:?}");
+    }
+    assert_eq!(neighbours("train.py", None), None);
+    assert_eq!(Payload::from_text("a.py", "import helper\n").neighbours(), None);
+}

@@ -61,10 +61,9 @@ def _distributions(folder: str) -> Iterator[tuple[str, str]]:
     except OSError:
         return
     for entry in names:
-        # A name may be no text.
-        name = os.fsencode(entry).decode(errors="replace")
-        stem, suffix = os.path.splitext(name)
-        if suffix in _SUFFIXES:
+        if entry.endswith(_SUFFIXES):
+            # A name may be no text.
+            stem = os.path.splitext(os.fsencode(entry).decode(errors="replace"))[0]
             package, _, version = stem.partition("-")
             # `name-version-py3.12.egg-info`
             yield package.replace("_", "-").replace(".", "-").lower(), version.partition("-")[0]

@@ -21,7 +21,7 @@ class Tail:
         self.worker = worker
         self.offsets = list(offsets)
         self.done = False
-        self._files = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in worker.logs]
+        self._files = [os.open(spool.path, os.O_RDONLY | os.O_CLOEXEC) for spool in worker.spools]
         self._progress_file = os.open(worker.progress_path, os.O_RDONLY | os.O_CLOEXEC)
         self._progress = b""
 
@@ -48,15 +48,20 @@ class Tail:
         """
         worker = self.worker
         active = False
-        for stream, file in enumerate(self._files):
+        for stream, (file, spool) in enumerate(zip(self._files, worker.spools, strict=True)):
             while connection.may_log:
-                data = os.pread(file, CHUNK, self.offsets[stream])
+                offset = self.offsets[stream]
+                if offset < spool.start:
+                    data = spool.note(offset)
+                    offset = spool.start - len(data)
+                else:
+                    data = os.pread(file, CHUNK, offset)
                 if not data:
                     break
                 active = True
-                head = [wire.LOG, worker.generation, worker.index, stream + 1, self.offsets[stream]]
-                self.offsets[stream] += len(data)
-                connection.send(head, data)
+                self.offsets[stream] = spool.sent = offset + len(data)
+                connection.send([wire.LOG, worker.generation, worker.index, stream + 1, offset], data)
+                spool.give_back()
         progress = os.pread(self._progress_file, 8, 0)
         if progress != self._progress:
             self._progress = progress

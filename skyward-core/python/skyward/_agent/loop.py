@@ -35,6 +35,7 @@ from .._core.messages import (
 from . import tree, uptime
 from .client import Connection
 from .installed import installed
+from .last_words import last_words
 from .log import log
 from .logs import Tails
 from .port import reserve
@@ -50,6 +51,8 @@ _decode_spec: Final = msgspec.msgpack.Decoder(StartSpec).decode
 _LONGEST_WAIT: Final = 3600.0
 """The longest wait of one `poll`, in seconds; it counts milliseconds in 31 bits, about 24 days."""
 _INDEX: Final = struct.Struct("<I")
+_GIVE_BACK: Final = 1.0
+"""Seconds between two looks at how much output is on the disk, whether a client takes it or not."""
 _PORTS: Final = 64
 """How many ports the agent holds at most, also those of generations that have ended."""
 _FAREWELL: Final = 5.0
@@ -83,6 +86,7 @@ class Agent:
         self._tails = Tails()
         self._stacks = Stacks()
         self._log_at: float | None = None
+        self._give_back_at = monotonic()
         self._stops: list[tuple[float, int | None, int, list[int]]] = []
         """Each stop that is not done: deadline, request number if any, generation and workers."""
         self._farewell: tuple[float, int] | None = None
@@ -132,6 +136,8 @@ class Agent:
         due = [self.deadline, *(stop[0] for stop in self._stops)]
         if self._owner is not None:
             due.append(monotonic() + 1.0)
+        if self.workers.alive():
+            due.append(self._give_back_at)
         due += [at for at in (self._stacks.due(), self._watch.due(), self.workers.due()) if at is not None]
         if self._client is not None:
             wait = self._tails.wait(self._client)
@@ -147,6 +153,9 @@ class Agent:
         now = monotonic()
         self.workers.look_at_memory(now)
         self.workers.end_trackers(now)
+        if now >= self._give_back_at:
+            self._give_back_at = now + _GIVE_BACK
+            self.workers.give_back()
         if now >= self.deadline:
             self.why_ended = f"the lease expired: the client sent nothing for {self.lease:g} s"
             return
@@ -379,7 +388,7 @@ class Agent:
         body = msgspec.msgpack.encode(installed(self._path))
         connection.send([wire.AGENT_HELLO, wire.PROTOCOL, os.getpid(), python, _boot_facts()], body)
         for worker in self.workers.ended():
-            connection.send(self._exited(worker))
+            connection.send(self._exited(worker), last_words(worker))
         for worker in self.workers.alive():
             if worker.has_calls:
                 connection.send(self._calls(worker))
@@ -500,7 +509,7 @@ class Agent:
             log(f"worker {worker.index} of generation {worker.generation} ended: code {code}, signal {number}{memory}")
             # Send the worker's last output before its end.
             self._send_output(worker.generation, worker.index)
-            self._tell(self._exited(worker))
+            self._tell(self._exited(worker), last_words(worker))
             self._log_at = monotonic()
 
     def _end_all(self) -> None:

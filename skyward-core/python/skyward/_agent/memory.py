@@ -74,8 +74,7 @@ def _oom_files() -> list[str]:
                         found.insert(0, f"/sys/fs/cgroup/memory{path}/memory.oom_control")
         except OSError:
             pass
-        real = {os.path.realpath(path): path for path in found if os.access(path, os.R_OK)}
-        _OOM_FILES = list(real.values())[:1]
+        _OOM_FILES = [path for path in found if os.access(path, os.R_OK)][:1]
     return _OOM_FILES
 
 

@@ -14,7 +14,8 @@ MOST_BYTES: Final = 4096
 _FIRST: Final = 1.0
 _LAST: Final = 60.0
 """Seconds between two starts of a command that ends at once: the first pause, and the longest."""
-_LINE: Final = re.compile(r"\s*(\w+)\s+(\d{1,10}(?:\.\d*)?|\.\d+)(?:\s+(.*?))?\s*", re.ASCII | re.DOTALL)
+_LINE: Final = r"\s*(\w+)\s+(\d{1,10}(?:\.\d*)?|\.\d+)(?:\s+(.*?))?\s*"
+"""Compiled where it is used: few agents watch for notices, and all of them start."""
 
 
 class Notice(NamedTuple):
@@ -32,7 +33,7 @@ class Notice(NamedTuple):
 
 def notice(line: bytes, now: float) -> Notice | None:
     """Parse a line `KIND SECONDS WORDS`; None if the line is not a notice."""
-    match = _LINE.fullmatch(line.decode(errors="replace"))
+    match = re.fullmatch(_LINE, line.decode(errors="replace"), re.ASCII | re.DOTALL)
     if match is None or match[1] not in KINDS:
         return None
     seconds = float(match[2])

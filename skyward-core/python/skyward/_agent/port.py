@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 
+from .._core.address import bindable, family_of
+
 
 def reserve(address: str) -> socket.socket:
     """Return a socket that holds a port for servers of this user, without listening.
@@ -32,9 +34,9 @@ def reserve(address: str) -> socket.socket:
         # Not before: a system may choose a port that another socket with this option has.
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         # As a server will do it.
-        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as server:
+        with socket.socket(family_of(address)) as server:
             server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            server.bind((address, held.getsockname()[1]))
+            server.bind(bindable(address, held.getsockname()[1]))
     except OSError:
         held.close()
         raise

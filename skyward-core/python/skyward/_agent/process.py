@@ -11,17 +11,21 @@ from typing import Any, Final
 
 import msgspec
 
-from .._core import wire
+from .._core import cores, wire
 from .._core.messages import StartSpec
 from . import tree
 from .account import Account
 from .memory import OutOfMemory
+from .spool import Spool
 
 _PACKAGE_ROOT: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 WAKE: Final = "wake"
 """A named pipe in the agent's folder. A worker whose task has printed writes its index into it."""
 
+
+users_mask = 0o077
+"""The mask of new files with which the agent was started; workers have it, and the agent has not."""
 
 _AUTHKEY: Final = os.urandom(32)
 """The key of `multiprocessing` in all workers of this agent."""
@@ -51,7 +55,10 @@ class Worker:
         self.has_calls = False
         self._store_path = f"{folder}/store"
         logs = f"{folder}/g{generation}"
-        self.logs = (f"{logs}/w{index}.out", f"{logs}/w{index}.err")
+        self.spools = (Spool(f"{logs}/w{index}.out"), Spool(f"{logs}/w{index}.err"))
+        """Standard output and standard error."""
+        self.err_start = 0
+        """The size of the file of standard error when the process was started."""
         self.stacks_path = f"{logs}/w{index}.stacks"
         self.progress_path = f"{logs}/w{index}.progress"
         self._peers_path = f"{logs}/w{index}.peers"
@@ -98,17 +105,20 @@ class Worker:
         )
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         opened = [stdin]
-        os.makedirs(os.path.dirname(self.logs[0]), mode=0o700, exist_ok=True)
+        os.makedirs(os.path.dirname(self.stacks_path), mode=0o700, exist_ok=True)
         listener = self._listen()
         try:
             _replace(self._peers_path, peers)
             self.account.make()
             for path in (self.stacks_path, self.progress_path):
                 os.close(os.open(path, flags, 0o600))
-            out, err = (os.open(path, flags, 0o600) for path in self.logs)
-            opened += (out, err)
+            for spool in self.spools:
+                opened.append(spool.open())
+            _, out, err = opened
+            self.err_start = os.fstat(err).st_size
             argv = [*spec.launcher, spec.python, "-m", "skyward.worker"]
-            full = self._environment(spec, cluster, environment, listener.fileno())
+            full = {**cores.defaults(whole["cluster"], {**environment, **spec.env}), **environment}
+            full = self._environment(spec, cluster, full, listener.fileno())
             self.pid = spawn(argv, full, spec.cwd, (stdin, out, err), listener.fileno())
         finally:
             listener.close()
@@ -195,11 +205,6 @@ class Worker:
         except OSError:
             return 0
 
-    def log_sizes(self) -> tuple[int, int]:
-        """Return the sizes of the two output files in bytes."""
-        out, err = (os.stat(path).st_size for path in self.logs)
-        return out, err
-
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 
@@ -269,6 +274,7 @@ def spawn(
                     # These signals may arrive before the worker handles them, and must not end it.
                     signal.signal(early, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            os.umask(users_mask)
             if cwd:
                 os.chdir(cwd)
             os.execvpe(argv[0], argv, environment)

@@ -6,6 +6,7 @@ they are complete.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ from time import monotonic
 from typing import Final
 
 from .._core.package_names import DIGEST, PREFIX
+from . import tree
 from .process import Worker
 
 QUIET: Final = 0.2
@@ -26,8 +28,16 @@ MOST: Final = 64 << 10
 """The most bytes that are sent. The last ones are kept, because the main thread comes last."""
 _MOST_READ: Final = 8 * MOST
 """The most bytes that are read; the names of files are shortened before they are sent."""
-_OF_PAYLOAD: Final = re.compile(rf'"[^"\n]*/{PREFIX}{DIGEST}/'.encode())
-"""What precedes the user's path in the name of a payload's file."""
+_OF_PAYLOAD: Final = rf'"[^"\n]*/{PREFIX}{DIGEST}/'.encode()
+"""What precedes the user's path in the name of a payload's file.
+
+Compiled where it is used: every agent starts, and few return stacks.
+"""
+
+
+def shown(text: bytes) -> bytes:
+    """Return stacks in which the files of payloads have the user's names."""
+    return re.sub(_OF_PAYLOAD, b'"', text)
 
 
 class _Asked:
@@ -57,7 +67,7 @@ class _Asked:
             return b""
         with open(self.worker.stacks_path, "rb") as file:
             text = os.pread(file.fileno(), length, self.size - length)
-        return _OF_PAYLOAD.sub(b'"', text)[-MOST:]
+        return shown(text)[-MOST:]
 
 
 class Stacks:
@@ -69,7 +79,9 @@ class Stacks:
     def ask(self, worker: Worker) -> None:
         """Ask a worker to write its stacks."""
         self._asked.append(_Asked(worker, monotonic()))
-        worker.signal(signal.SIGUSR1)
+        # A payload may have given the signal its default action.
+        if not tree.is_ended_by(worker.pid, signal.SIGUSR1):
+            worker.signal(signal.SIGUSR1)
 
     def due(self) -> float | None:
         """Return the time of the next look at the files; None while there is no request."""
@@ -79,4 +91,9 @@ class Stacks:
         """Return the answers that are ready, with their workers, and forget their requests."""
         ready = [asked for asked in self._asked if asked.is_whole(now)]
         self._asked = [asked for asked in self._asked if asked not in ready]
-        return [(asked.worker, asked.read()) for asked in ready]
+        taken = [(asked.worker, asked.read()) for asked in ready]
+        waiting = {asked.worker.stacks_path for asked in self._asked}
+        for path in {asked.worker.stacks_path for asked in ready} - waiting:
+            with contextlib.suppress(OSError):
+                os.truncate(path, 0)
+        return taken

@@ -74,6 +74,16 @@ def process(pid: int) -> Process | None:
     return Process(int(fields[1]), int(fields[2]), fields[0].decode(), int(fields[19]))
 
 
+def is_ended_by(pid: int, number: int) -> bool:
+    """Return whether this signal would end a process, which neither handles nor ignores it."""
+    try:
+        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+            fields = dict(line.partition(b":")[::2] for line in file.read(1 << 16).splitlines())
+        return not (int(fields[b"SigCgt"], 16) | int(fields[b"SigIgn"], 16)) >> (number - 1) & 1
+    except (OSError, KeyError, ValueError):
+        return False
+
+
 def youngest() -> int | None:
     """Return the id of the process that was started last, which may have ended; None if unknown."""
     try:

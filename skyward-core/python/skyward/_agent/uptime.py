@@ -26,7 +26,7 @@ def touch(path: str) -> None:
 def nanoseconds() -> int | None:
     """Return the machine's uptime in nanoseconds, or `None` where the machine does not tell it."""
     try:
-        with open(_FILE, encoding="ascii") as file:
+        with open(_FILE, encoding="utf-8") as file:
             return round(float(file.read().split()[0]) * 1e9)
     except (OSError, ValueError, IndexError):
         return None

@@ -117,6 +117,12 @@ class Workers:
         self.generation = generation
         return started
 
+    def give_back(self) -> None:
+        """Give the disk back what need not stay of the output."""
+        for worker in self.alive():
+            for spool in worker.spools:
+                spool.give_back()
+
     def look_at_memory(self, now: float) -> None:
         """Update the count of processes that the kernel killed because memory ran out."""
         if self._memory is not None:

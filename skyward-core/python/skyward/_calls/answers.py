@@ -7,6 +7,7 @@ from types import CoroutineType
 from typing import Any, Final, NamedTuple
 
 from .._libraries import seeds
+from .._tasks import event_loop
 from .._tasks.failure import failure_map
 from .._tasks.hooks import HookError
 from .._values.codec import Buffer
@@ -100,9 +101,7 @@ class Call:
 def completed(value: Any) -> Any:
     """Return the value that a function has returned; run it first if it is a coroutine."""
     if type(value) is CoroutineType:
-        import asyncio
-
-        return asyncio.run(value)
+        return event_loop.run(value)
     return value
 
 

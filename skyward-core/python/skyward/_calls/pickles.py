@@ -6,8 +6,10 @@ import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
+from types import FunctionType
 from typing import Any, Final
 
+from .._core import state
 from .._values import tensors
 from .._values.codec import Buffer
 from . import proxies
@@ -113,6 +115,7 @@ def _find() -> Any:
     """Return the class that pickles, found at its first use."""
     global _pickler, _is_by_value
     base = _cloudpickle()
+    is_outside = state.worker is None
     _is_by_value = base is not None
 
     class Pickler(base or pickle.Pickler):  # type: ignore[misc]
@@ -133,10 +136,22 @@ def _find() -> Any:
             managers = sys.modules.get("multiprocessing.managers")
             if managers is not None and issubclass(type(thing), managers.BaseProxy):
                 return proxies.reduce(thing)
-            return NotImplemented if base is None else super().reducer_override(thing)
+            if base is None or (is_outside and _is_of_script(thing)):
+                return NotImplemented
+            return super().reducer_override(thing)
 
     _pickler = Pickler
     return Pickler
+
+
+def _is_of_script(thing: Any) -> bool:
+    """Return whether this is a function or class at the top level of a script that runs outside a pool.
+
+    In a worker it would be one of the payload's module, and its globals those of the module.
+    """
+    if not isinstance(thing, type | FunctionType) or thing.__module__ != "__main__":
+        return False
+    return getattr(sys.modules["__main__"], thing.__qualname__, None) is thing
 
 
 def _check_tensor(tensor: Any) -> None:

@@ -16,7 +16,7 @@ from importlib.util import spec_from_file_location
 from types import FrameType, ModuleType
 from typing import Any, Final, cast
 
-from . import settings
+from . import process_state
 from .package_names import DIGEST, PREFIX, is_root
 
 
@@ -149,7 +149,7 @@ class _Loader(SourceFileLoader):
         root = _roots.get(module.__name__.partition(".")[0])
         if root is not None and root.layout.is_package:
             module.__dict__["__builtins__"] = {**vars(builtins), "__import__": root.import_}
-        with settings.given():
+        with process_state.given():
             super().exec_module(module)
 
     def path_stats(self, path: str) -> Mapping[str, Any]:  # type: ignore[override, unused-ignore]

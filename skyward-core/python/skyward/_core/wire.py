@@ -68,6 +68,7 @@ RESULT: Final = 98
 FAILURE: Final = 99
 ITEM: Final = 100
 REPORT: Final = 101
+IMPORT: Final = 102
 
 # From the client to a worker, over its second connection, for calls.
 CALLS_ATTACH: Final = 129

@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 from weakref import WeakSet
 
+from .._core.address import bindable, family_of
 from .on_import import on_import
 
 
@@ -109,8 +110,8 @@ def listen(addr: str | None, port: int) -> socket.socket:
         OSError: the port cannot be bound.
     """
     both = addr is None and socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if both or ":" in (addr or "") else socket.AF_INET
-    return socket.create_server((addr or "", port), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
+    family = socket.AF_INET6 if both else family_of(addr or "")
+    return socket.create_server(bindable(addr or "", port), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
 
 
 @contextmanager
@@ -174,7 +175,7 @@ def _is_only_six(server: socket.socket) -> bool:
 def _listening(port: int) -> Iterator[bytes]:
     """Yield the addresses at which a socket listens at this port."""
     for family in ("tcp", "tcp6"):
-        with suppress(OSError), open(f"/proc/self/net/{family}", encoding="ascii") as table:
+        with suppress(OSError), open(f"/proc/self/net/{family}", encoding="utf-8") as table:
             for line in table:
                 _, local, _, state, *_ = line.split(maxsplit=4)
                 if state == _LISTENS and local.endswith(f":{port:04X}"):

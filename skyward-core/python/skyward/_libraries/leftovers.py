@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from .._core import settings
+from .._core import process_state
 from . import layouts, numpy_state
 
 _KERAS: Final = "keras.src.backend.common.global_state"
@@ -22,18 +22,17 @@ _RANDOM: Final = ("global_random_seed", "global_seed_generator")
 """There, the seed, and what draws from it."""
 _DISTRIBUTION: Final = "distribution"
 
-_has_begun = False
+has_begun = False
 """Whether the first task has begun."""
 
 
 def begin() -> None:
     """Before anything changes the first task's view of the world, remember how it was."""
-    global _has_begun
-    if not _has_begun:
-        _has_begun = True
-        settings.begin()
-        layouts.watch()
-        numpy_state.watch()
+    global has_begun
+    has_begun = True
+    process_state.begin()
+    layouts.watch()
+    numpy_state.watch()
 
 
 def clear(world: Mapping[str, str | None] | None) -> None:
@@ -43,13 +42,13 @@ def clear(world: Mapping[str, str | None] | None) -> None:
         world: for a task that sees no world, the values of a world's variables for such tasks; None
             for a gang.
     """
+    process_state.set_back(world)
     modules = sys.modules
     layouts.lookups.clear()
     # If the numbers of Keras's layers continued, the paths of their weights would not match the
     # patterns that matched them in the task before.
     _put({_NUMBERS: None})
     if "accelerate" in modules:
-        settings.restore(world)
         _forget_trainings(modules.get("accelerate.state"))
 
 

@@ -6,7 +6,6 @@ number of it becomes an object. Here they are called only where somebody has dra
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
@@ -32,7 +31,11 @@ class NumpyState:
             AttributeError: this version of NumPy has no access to it.
             TypeError: the generator is no MT19937.
         """
+        # Workers that import no NumPy start without this module.
+        import ctypes
+
         self._random = numpy_random
+        self._copy, self._bytes_at = ctypes.memmove, ctypes.string_at
         self._generator = numpy_random.get_bit_generator()
         if type(self._generator) is not numpy_random.MT19937:
             raise TypeError("the memory of this generator is not known")
@@ -66,7 +69,7 @@ class NumpyState:
                     self._random.seed(seed)
                 self._undrawn = memory
             if drawn is None or not (is_drawn or drawn["has_gauss"]):
-                ctypes.memmove(self._address, memory, _BYTES)
+                self._copy(self._address, memory, _BYTES)
             else:
                 self._random.set_state(drawn)
 
@@ -79,7 +82,7 @@ class NumpyState:
         return self._random.get_bit_generator() is self._generator
 
     def _read(self) -> bytes:
-        return ctypes.string_at(self._address, _BYTES)
+        return self._bytes_at(self._address, _BYTES)
 
 
 generator: NumpyState | None = None

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
-from zlib import crc32
 
 from .._core import state
 from . import numpy_state
@@ -33,6 +32,9 @@ class Seeded(Protocol):
 
 def follow(seed: int, number: int) -> int:
     """Return the seed of the `number`-th call of the code that has this seed."""
+    # Few tasks need it.
+    from zlib import crc32
+
     return crc32(f"{seed}/{number}".encode())
 
 

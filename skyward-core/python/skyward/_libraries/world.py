@@ -15,6 +15,7 @@ import os
 import sys
 from typing import Any
 
+from .._core import process_state
 from . import leftovers
 
 VARIABLES = (
@@ -35,6 +36,9 @@ VARIABLES = (
     "JAX_PROCESS_ID",
 )
 """The environment variables by which frameworks find a world."""
+
+# Accelerate sets this one by itself, for one training.
+process_state.exclude(*(name for name in VARIABLES if name != "ACCELERATE_USE_FSDP"))
 
 _started = {name: os.environ[name] for name in VARIABLES if name in os.environ}
 """The variables among them that the image or the agent has set; they apply to all tasks."""
@@ -66,7 +70,8 @@ def show(gang: bool) -> None:
         RuntimeError: the process group of this version of torch cannot be swapped.
     """
     global _may_be_joined
-    leftovers.begin()
+    if not leftovers.has_begun:
+        leftovers.begin()
     # Reading the environment takes longer than the rest of a short call.
     if gang is not _shown and (_other is not None or (_may_be_joined and _joined())):
         _exchange()

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from .._calls.errors import CallError
 from .._calls.store import Hold
-from .._core import modules
+from .._core import modules, wire
 from .._values.codec import Buffer
 from .awaiting import Awaiting
 
@@ -114,6 +115,19 @@ class AsideFrame(Frame):
     def _on_timer(self) -> None:
         self._is_due_again = False
         self.cancel()
+
+
+def check_depth(depth: int) -> None:
+    """Check that code with so many callers above it may submit a call.
+
+    Raises:
+        CallError: the call would be nested too deeply.
+    """
+    if depth >= wire.DEEPEST:
+        raise CallError(
+            f"a call may have at most {wire.DEEPEST} callers above it, and this one would have more: check the "
+            "function for an endless recursion"
+        )
 
 
 def _breathe() -> None:

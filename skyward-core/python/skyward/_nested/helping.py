@@ -88,7 +88,7 @@ def _on_main(hub: Hub, awaiting: Awaiting[Any]) -> None:
     value: Any = None
     error: BaseException | None = None
     began = perf_counter_ns()
-    with _Room(len(hub.stack)), _NoLoop(), leftovers.Apart(), seeds.Apart():
+    with Room(len(hub.stack)), NoLoop(), leftovers.Apart(), seeds.Apart():
         with hub.lock:
             if not hub.helps:
                 return  # it was cancelled
@@ -245,7 +245,7 @@ class Timer:
             signal.setitimer(signal.ITIMER_REAL, max(self._left - (monotonic() - self._since), _SOON), self._interval)
 
 
-class _Room:
+class Room:
     """Raises the recursion limit for a helped call, which runs on top of the waiting stack."""
 
     def __init__(self, below: int) -> None:
@@ -265,7 +265,7 @@ class _Room:
             pass  # the stack is deeper than the old limit; an outer helped call restores its own
 
 
-class _NoLoop:
+class NoLoop:
     """Hides the event loop that runs around a helped call, so that the call may run its own."""
 
     def __enter__(self) -> None:

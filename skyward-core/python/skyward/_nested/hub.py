@@ -22,7 +22,7 @@ from .._values.codec import Buffer
 from .awaiting import Awaiting
 from .callers import Callers
 from .channel import Channel
-from .frames import Frame, Pending
+from .frames import Frame, Pending, check_depth
 from .host import Host
 from .late import Late
 from .messages import Help, Numbered
@@ -232,11 +232,7 @@ class Hub(Callers):
         if self.lost:
             raise CallError(LOST)
         frame = self.caller()
-        if frame.depth >= wire.DEEPEST:
-            raise CallError(
-                f"a call may have at most {wire.DEEPEST} callers above it, and this one would have more: check the "
-                "function for an endless recursion"
-            )
+        check_depth(frame.depth)
         if frame.ended or frame.interrupted:
             raise CancelledError("the code that submits this call was cancelled, or has ended")
         return frame

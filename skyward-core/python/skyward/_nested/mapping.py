@@ -18,6 +18,7 @@ from .._libraries import seeds
 from .._sky.cluster import most_workers
 from .awaiting import Awaiting
 from .future import Future
+from .outside import is_outside
 from .start import current
 from .waiting import for_calls
 
@@ -109,7 +110,7 @@ class Mapping(Iterator[Any]):
         self._submit = submit
         self._function = function
         self._items = zip(*iterables, strict=False)
-        self._seed = None if seeds.root is None else current().next_seed()
+        self._seed = None if seeds.root is None or is_outside() else current().next_seed()
         self._place = 0
         """The place of the next item among all items."""
         self._fixed = None if isinstance(chunksize, str) else chunksize
@@ -130,7 +131,8 @@ class Mapping(Iterator[Any]):
         sent.
         """
         self._ended = False
-        self._awaiting: Awaiting[Future] | None = None if ordered else Awaiting(1)
+        # Outside a pool, calls end in their order.
+        self._awaiting: Awaiting[Future] | None = None if ordered or is_outside() else Awaiting(1)
         self._fill()
 
     def __iter__(self) -> Iterator[Any]:
@@ -175,8 +177,9 @@ class Mapping(Iterator[Any]):
     def __del__(self) -> None:
         if self._futures:
             # A finalizer must take no locks.
-            futures, self._futures = self._futures, OrderedDict()
-            next(iter(futures))._hub.drop_later(futures)
+            futures, self._futures = [future for future in self._futures if not future._over], OrderedDict()
+            if futures:
+                futures[0]._hub.drop_later(futures)
 
     def _fill(self) -> None:
         """Submit calls, as far as the window allows."""

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from .._calls.errors import CallError, StoreFull
 from .._calls.pickles import name_of, pack_call
 from .._libraries import seeds
-from . import mapping, submitting
+from . import mapping, outside, submitting
 from .arrays import Seen, storing
 from .future import Future
 from .start import current
@@ -98,6 +98,8 @@ class Options:
         """Return the future, and the bytes of the call in its body and in the store."""
         if not callable(fn):
             raise TypeError(f"sky.submit takes a function and its arguments, not a {type(fn).__qualname__}")
+        if outside.is_outside():
+            return outside.submit(fn, args, kwargs, self.timeout, self.help)
         hub = current()
         keeping = storing(seen)
         # A batch has a seed for each of its items, whose number does not depend on the batches.

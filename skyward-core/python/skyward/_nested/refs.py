@@ -7,8 +7,9 @@ from typing import Any
 from .._calls.errors import CallError
 from .._calls.handlers import raised_by_handler
 from .._calls.pickles import dumps, loads
-from .._calls.references import Reference
-from .arrays import storing
+from .._calls.references import Reference, Unstored
+from .arrays import Storing, storing
+from .outside import is_outside
 from .start import current
 
 
@@ -26,8 +27,10 @@ class Ref(Reference):
         Raises:
             CallError: calls cannot be submitted here, or the value cannot be pickled.
         """
-        current()
-        keeping = storing()
+        outside = is_outside()
+        if not outside:
+            current()
+        keeping = Unstored() if outside else storing()
         try:
             body = dumps(value, storing=keeping)
         except Exception as error:
@@ -35,7 +38,7 @@ class Ref(Reference):
                 raise
             kind = type(value).__qualname__
             raise CallError(f"a {kind} cannot be put into the store, because it cannot be pickled: {error}") from error
-        stored = None if keeping is None else keeping.reduce_bytes(body)
+        stored = keeping.reduce_bytes(body) if isinstance(keeping, Storing) else None
         super().__init__(stored or (loads, (bytes(body),)), [] if keeping is None else keeping.holds)
 
     def get(self) -> Any:

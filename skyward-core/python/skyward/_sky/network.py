@@ -32,12 +32,14 @@ def interface_of(address: str) -> str | None:
 
 
 def _of_inet6(address: str) -> str | None:
+    plain, _, zone = address.partition("%")
     try:
-        packed = socket.inet_pton(socket.AF_INET6, address).hex()
+        packed = socket.inet_pton(socket.AF_INET6, plain).hex()
         with open(_INET6) as table:
             for line in table:
                 fields = line.split()
-                if fields and fields[0] == packed:
+                # Interfaces may have the same link-local address: the zone names one, or has its number.
+                if fields and fields[0] == packed and zone in ("", fields[-1], str(int(fields[1], 16))):
                     return fields[-1]
     except OSError:
         pass  # not an address, or the system does not have this file

@@ -48,7 +48,8 @@ class Notices:
         """The number of notices so far."""
         self._delivering = False
         self._staying: list[_Registered] = []
-        self._of_task: list[_Registered] = []
+        self.of_task: list[_Registered] = []
+        """The functions of the running task; `forget` forgets them."""
 
     def give(self, kind: str, seconds: float) -> None:
         """Record a notice. A repeated notice changes nothing; a different one replaces the last."""
@@ -66,7 +67,7 @@ class Notices:
 
     def forget(self) -> None:
         """Forget the functions of a task whose payload has returned or raised."""
-        self._of_task.clear()
+        self.of_task.clear()
 
     def register(self, function: Function) -> None:
         """Register a function that is called once with each notice.
@@ -79,7 +80,7 @@ class Notices:
             return
         if self.main is None:
             return
-        functions = self._of_task if self.in_task else self._staying
+        functions = self.of_task if self.in_task else self._staying
         registered = next((known for known in functions if known.function == function), None)
         if registered is None:
             registered = _Registered(function)
@@ -107,7 +108,7 @@ class Notices:
         try:
             while self.pending:
                 self.pending = False
-                for registered in (*self._staying, *self._of_task):
+                for registered in (*self._staying, *self.of_task):
                     try:
                         self._call(registered)
                     except Exception as error:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from typing import Final
 
+from .._core import process_state
+
 _VARIABLES: Final = ("TRACEPARENT", "TRACESTATE")
+process_state.exclude(*_VARIABLES)
 _outside: Final = tuple(os.environ.get(name) for name in _VARIABLES)
 """The values for tasks without a trace of their own."""
 

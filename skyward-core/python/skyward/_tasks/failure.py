@@ -9,35 +9,13 @@ from typing import Any, Final
 
 from .._core.conceal import concealed
 from .._core.modules import is_payload_file, shown, shown_path
-from .._core.package_names import is_root
 from .._values.errors import EncodeError, TooLargeError
 from .hooks import HookError
+from .missing import missing
 
 _OWN: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LONGEST: Final = 1 << 18
 """Characters of a message or traceback; longer ones are cut in the middle."""
-
-_PACKAGES: Final = {
-    "bs4": "beautifulsoup4",
-    "cv2": "opencv-python-headless",
-    "dateutil": "python-dateutil",
-    "dotenv": "python-dotenv",
-    "faiss": "faiss-cpu",
-    "google.protobuf": "protobuf",
-    "jose": "python-jose",
-    "jwt": "PyJWT",
-    "MySQLdb": "mysqlclient",
-    "OpenSSL": "pyOpenSSL",
-    "PIL": "pillow",
-    "psycopg2": "psycopg2-binary",
-    "pytorch_lightning": "pytorch-lightning",
-    "sentence_transformers": "sentence-transformers",
-    "serial": "pyserial",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "yaml": "PyYAML",
-}
-"""Modules whose name differs from that of the package that contains them."""
 
 
 def failure_map(error: BaseException, owned: Callable[[str], bool] | None = None) -> dict[str, Any]:
@@ -69,7 +47,7 @@ def failure_map(error: BaseException, owned: Callable[[str], bool] | None = None
     if isinstance(error, TooLargeError):
         return {**described, "kind": "too_large", "type": "ValueError", "module": "builtins", "traceback": ""}
     if isinstance(error, ImportError):
-        return {**described, "kind": "import", **_package(error)}
+        return {**described, "kind": "import", **missing(error)}
     if isinstance(error, SystemExit):
         return {**described, "kind": "exit", "message": "" if error.code is None else _text(error.code)}
     return described
@@ -137,16 +115,6 @@ def _trim(trace: TracebackType | None, owned: Callable[[str], bool] | None) -> T
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith((_OWN, "<frozen importlib")):
         trace = trace.tb_next
     return trace
-
-
-def _package(error: ImportError) -> dict[str, str]:
-    name = error.name or ""
-    top = name.partition(".")[0]
-    import sys
-
-    if not top or top in sys.stdlib_module_names or is_root(top) or not isinstance(error, ModuleNotFoundError):
-        return {}
-    return {"package": _PACKAGES.get(name) or _PACKAGES.get(top) or top.replace("_", "-")}
 
 
 def _text(value: object) -> str:

@@ -14,6 +14,7 @@ from .._sky.notices import notices
 from .._sky.trace import belong
 from .._values.codec import Buffer, encode
 from .._values.errors import EncodeError
+from . import event_loop
 from .failure import failure_map, misfit, simple_failure
 from .hooks import Hook, HookError, Stack
 from .payload import Payload
@@ -69,9 +70,10 @@ class Runner:
     payload.
     """
 
-    def __init__(self, hooks: list[Hook], look: Callable[[], None]) -> None:
+    def __init__(self, hooks: list[Hook], look: Callable[[], None], on_import: Callable[[bool], None]) -> None:
         self.hooks = hooks
         self.look = look
+        self.on_import = on_import
         self.missed = False
         self.busy = False
         self.interrupted = False
@@ -98,12 +100,17 @@ class Runner:
             try:
                 # Not while busy: an interrupt must not stop this half way.
                 world.show(state.gang)
+                if payload._function is None:
+                    self.on_import(True)
                 self.busy = True
                 if self.missed or notices.pending:
                     self.look()
                 function = payload._function
                 if function is None:
                     function = payload.function()
+                    self.busy = False
+                    self.on_import(False)
+                    self.busy = True
                     if self.missed:
                         self.look()  # an interrupt or a notice came while a library was imported
                 if stack is not None:
@@ -114,13 +121,14 @@ class Runner:
                 self.context = copy_context()
                 value = function(**arguments) if call is None else call()
                 if type(value) is CoroutineType:
-                    value = _await(value)
+                    value = event_loop.run(value)
                 if stream is not None:
                     self._stream(value, stream)
                     value = None
                 if fork.is_child:
                     fork.end(None)
-                notices.forget()
+                if notices.of_task:
+                    notices.forget()
                 if stack is not None:
                     self._leave(stack, None)
                 self.busy = False
@@ -226,12 +234,6 @@ class Runner:
             if reason is not None:
                 return {**described, "kind": "arguments", "message": reason[0], "path": reason[1]}
         return described
-
-
-def _await(value: Any) -> Any:
-    import asyncio
-
-    return asyncio.run(value)
 
 
 def flush() -> None:

@@ -83,10 +83,14 @@ class Session(Connection):
         """The highest number of a run that has arrived."""
         self.payloads: dict[int, Payload] = {}
         """The payloads, by number."""
+        self.declared: list[Payload] = []
+        """The payloads that the worker has imported before it was ready."""
         self.evicted: list[Payload] = []
         """Payloads that have lost their number; see `release_evicted`."""
         self.streams: dict[int, Stream] = {}
         self.running: int | None = None
+        self._imports = 0
+        """The last run whose payload began to be imported, and was not imported since; 0 for none."""
         self.cancelled = False
         """Whether the running task was cancelled."""
         self.leaving = False
@@ -155,6 +159,12 @@ class Session(Connection):
         """Whether more reports may be sent before earlier ones are acknowledged."""
         return self._reports < _MOST_REPORTS and self._reported < _MOST_REPORTED
 
+    def importing(self, begins: bool) -> None:
+        """Report that the payload of the running task begins to be imported, or has been imported."""
+        if self.running is not None:
+            self._imports = self.running if begins else 0
+            self._send([wire.frame([wire.IMPORT, self.running, begins])])
+
     def item(self, run: int, parts: list[Buffer]) -> None:
         """Send the next item of a run that streams.
 
@@ -197,8 +207,8 @@ class Session(Connection):
 
     def _next_sequence(self) -> int:
         """Return the next number of an answer or report, also if the last one was not recorded."""
-        retained = self._retained
-        return max(self._sequence, retained[-1][0] if retained else 0) + 1
+        retained, last = self._retained, self._sequence
+        return (retained[-1][0] if retained and retained[-1][0] > last else last) + 1
 
     def _acknowledge(self, sequence: int) -> None:
         retained = self._retained
@@ -275,7 +285,7 @@ class Session(Connection):
         old = self.payloads.get(message.payload)
         if old is not None and old.digest == message.digest:
             return
-        known = (*self.payloads.values(), *self.evicted)
+        known = (*self.payloads.values(), *self.evicted, *self.declared)
         payload = next((payload for payload in known if payload.digest == message.digest), None)
         self.payloads[message.payload] = payload or Payload(message.digest, _decode_source(body))
         if old is not None:
@@ -300,6 +310,8 @@ class Session(Connection):
                     self._send(parts)
         for _, _, parts, _ in list(self._retained):
             self._send(parts)
+        if self.running is not None:
+            self.importing(self._imports == self.running)
 
     def _cancel(self, run: int) -> None:
         if run == self.running:

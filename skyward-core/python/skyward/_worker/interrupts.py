@@ -20,6 +20,7 @@ from .._tasks.failure import failure_map
 from .._tasks.hooks import Hook
 from .._tasks.runner import Runner
 from .._tasks.session import LostDescriptorsError, Session
+from .process import take_stacks_signal
 
 if TYPE_CHECKING:
     from .._nested.hub import Hub
@@ -43,7 +44,7 @@ class Interrupts:
             task_hooks: the hooks around each task.
         """
         self.session = session
-        self.runner = Runner(task_hooks, self.look)
+        self.runner = Runner(task_hooks, self.look, session.importing)
         self.waiting = False
         """Whether no task runs, so that the worker may end at once."""
         notices.main, notices.look = get_ident(), self.look_for_notice
@@ -66,7 +67,8 @@ class Interrupts:
         # The wrapper of `getsignal` in the module `signal` takes longer than all the rest of a
         # call.
         handlers = self._handlers
-        return _signal.getsignal(2) is handlers[0] and _signal.getsignal(15) is handlers[1]
+        taken = _signal.getsignal(2) is handlers[0] and _signal.getsignal(15) is handlers[1]
+        return taken and not callable(_signal.getsignal(10))
 
     def take_signals(self) -> None:
         """Install the signal handlers again; a payload or library may have replaced them.
@@ -80,6 +82,7 @@ class Interrupts:
         # not concern the payload, so system calls are restarted where possible.
         signal.signal(signal.SIGURG, self._handlers[2])
         signal.siginterrupt(signal.SIGURG, False)
+        take_stacks_signal()
 
     def on_interrupt(self, number: int, frame: FrameType | None) -> None:
         """Handle SIGINT: raise an interrupt in the payload, if its task was cancelled."""

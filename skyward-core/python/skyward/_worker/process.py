@@ -12,6 +12,10 @@ import msgspec
 from .._core import wire
 from .._core.descriptors import high_descriptor
 from .._tasks.runner import flush
+from .streams import stream
+
+_stacks: int | None = None
+"""The file to which stacks are written."""
 
 
 def read_spec() -> dict[str, Any]:
@@ -30,14 +34,26 @@ def set_up_output(stacks: str | None) -> None:
     Args:
         stacks: the file to which the stacks of all threads are written on SIGUSR1.
     """
-    for stream in (sys.stdout, sys.stderr):
-        cast("Any", stream).reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    out, err = stream(1, sys.stdout), stream(2, sys.stderr)
+    vars(sys).update(stdout=out, __stdout__=out, stderr=err, __stderr__=err)
     import faulthandler
 
     descriptor = keep(2)
     faulthandler.enable(descriptor)
-    asked = descriptor if stacks is None else open_file(stacks, os.O_CREAT | os.O_APPEND)
-    faulthandler.register(signal.SIGUSR1, asked, all_threads=True, chain=False)
+    global _stacks
+    _stacks = descriptor if stacks is None else open_file(stacks, os.O_CREAT | os.O_APPEND)
+    take_stacks_signal()
+
+
+def take_stacks_signal() -> None:
+    """Write the stacks of all threads on SIGUSR1, whatever a payload has made of this signal."""
+    import faulthandler
+
+    if _stacks is not None:
+        # `faulthandler` registers a signal once, and does not notice that its handler was replaced.
+        faulthandler.unregister(signal.SIGUSR1)
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        faulthandler.register(signal.SIGUSR1, _stacks, all_threads=True, chain=False)
 
 
 def account(path: str | None) -> memoryview:

@@ -17,19 +17,21 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from .._core import state, strays, wire
+from .._core import process_state, replaced, state, strays, wire
 from .._core.complaint import complain
+from .._core.messages import Source
 from .._libraries import layouts, seeds, world
 from .._sky.notices import notices
-from .._tasks import hooks
+from .._tasks import event_loop, hooks
 from .._tasks.failure import failure_map, simple_failure
 from .._tasks.payload import Payload
 from .._tasks.runner import flush
 from .._tasks.session import LostDescriptorsError, Session, Task
 from .._values.codec import Buffer
 from .alarm import TIMER, Alarm
-from .interrupts import Interrupts
+from .interrupts import Interrupts, LeaveError
 from .process import account, keep, open_file
+from .streams import losses
 
 if TYPE_CHECKING:
     from .._calls.store import Store
@@ -37,8 +39,12 @@ if TYPE_CHECKING:
 
 EXIT_HOOK: Final = 3
 """The exit code of a worker whose hook raised on exit."""
+EXIT_CHANGED: Final = 5
+"""The exit code of a worker whose payload changed its process for good."""
 EXIT_DESCRIPTORS: Final = 4
 """The exit code of a worker whose payload closed the worker's own descriptors."""
+
+process_state.exclude(state.RANKS)
 
 _INDEX: Final = struct.Struct("<I")
 _RECALLED: Final = simple_failure("recalled", "the client recalled the task before it began")
@@ -50,6 +56,10 @@ _STALE_NS: Final = 1_000_000
 """Nanoseconds. After a longer task the connection is read before the next one: it may hold a
 `Cancel`.
 """
+
+
+class ChangedError(Exception):
+    """A payload has changed this process, and that cannot be set back."""
 
 
 class Worker(Interrupts):
@@ -68,6 +78,8 @@ class Worker(Interrupts):
         self.retain_bytes: int = spec.get("retain_bytes") or 1 << 28
         session = Session(listener, self.generation, spec.get("max_frame_bytes") or wire.MAX_FRAME_BYTES)
         super().__init__(session, task_hooks)
+        sources = msgspec.convert(spec.get("payloads") or [], list[tuple[str, Source]])
+        session.declared = [Payload(digest, source) for digest, source in sources]
         self.account = account(spec.get("account"))
         """Two numbers, shared with the agent: the last run that began, the highest recalled run."""
         self.pid = os.getpid()
@@ -91,6 +103,8 @@ class Worker(Interrupts):
         self.err = keep(2)
         self.out_end = self.err_end = 0
         """The lengths of the output files when the last task ended, in bytes."""
+        self._unchecked: Payload | None = None
+        """The payload that may have changed what only `_set_back` looks for."""
         self.index = _INDEX.pack(cluster["worker"])
         self.index_of_calls = _INDEX.pack(cluster["worker"] | wire.CALLS_ASKED)
         self.wake: int | None = None
@@ -98,26 +112,37 @@ class Worker(Interrupts):
             self.wake = open_file(spec["wake"], os.O_NONBLOCK)
 
     def enter(self) -> None:
-        """Enter the hooks around the app, and report in `Hello` whether that succeeded."""
-        ready, body = True, b""
+        """Enter the hooks around the app and import the declared payloads; `Hello` reports whether that succeeded."""
         self.waiting = True
         try:
             self.stack.enter(self.app_hooks)
+            self._import_declared()
         except hooks.HookError as error:
             self.failure = failure_map(error)
-            ready, body = False, msgspec.msgpack.encode(self.failure)
             complain(str(error))
         except SystemExit as error:
             self.failure = simple_failure("hook", f"a hook called sys.exit({error.code!r})", phase="enter", plugin="")
-            ready, body = False, msgspec.msgpack.encode(self.failure)
         finally:
             self.waiting = self.in_hooks = False
         flush()
         self.take_signals()
         self._alarm.note()
         version = ".".join(map(str, sys.version_info[:3]))
+        ready, body = self.failure is None, b"" if self.failure is None else msgspec.msgpack.encode(self.failure)
         head = [wire.WORKER_HELLO, wire.PROTOCOL, os.getpid(), self.generation, self.rank, ready, version]
         self.session.greet_with(head, body)
+
+    def _import_declared(self) -> None:
+        """Import the declared payloads; the first that fails is the failure of this worker."""
+        for payload in self.session.declared:
+            try:
+                payload.function()
+            except LeaveError:
+                raise
+            except BaseException as error:
+                self.failure = {**failure_map(error, payload.owns), "payload": payload.digest}
+                complain(f"cannot import {payload.source.main}: {type(error).__name__}: {error}")
+                return
 
     def serve(self) -> None:
         """Run tasks until the client or the agent ends the worker."""
@@ -143,7 +168,7 @@ class Worker(Interrupts):
             if session.leaving:
                 self.waiting = False
                 return
-            events = session.poll_alert(self.on_quiet) if answered else session.poll(self.on_quiet)
+            events = session.poll_alert(self._on_idle) if answered else session.poll(self._on_idle)
             answered = self.waiting = False
             session.attend(events)
 
@@ -152,11 +177,36 @@ class Worker(Interrupts):
         if self.store is not None:
             self.store.mappings.give_up()
 
+    def _on_idle(self) -> None:
+        """Do what would keep a call waiting."""
+        self.on_quiet()
+        self._set_back()
+
+    def _set_back(self) -> None:
+        """Set back what the last payload has changed in the process.
+
+        Raises:
+            ChangedError: that is not possible, so the worker has to end.
+        """
+        payload, self._unchecked = self._unchecked, None
+        if payload is None:
+            return
+        stuck = replaced.set_back()
+        for descriptor, kept in ((1, self.out), (2, self.err)):
+            with contextlib.suppress(OSError):
+                # Whether it was closed or leads elsewhere: it is the kept one again.
+                os.dup2(kept, descriptor)
+        if stuck:
+            source = payload.source
+            raise ChangedError(f"{source.entry} of {source.main} changed {', '.join(stuck)} for good")
+
     def execute(self, task: Task) -> bool:
         """Run one task and send its answer; return whether it took long."""
         began = perf_counter_ns()
         session = self.session
         run, payload, arguments, refusal = task
+        if payload is not self._unchecked:
+            self._set_back()
         identity = run.run
         account = self.account
         recalled = identity <= account[1]
@@ -188,6 +238,7 @@ class Worker(Interrupts):
             else:
                 stream = _Output(session, identity) if identity in session.streams else None
                 notices.in_task = True
+                self._unchecked = payload
                 if type(arguments) is dict:
                     parts, failure = self.runner.run(payload, arguments, run.trace, stream)
                 else:
@@ -198,11 +249,14 @@ class Worker(Interrupts):
                 if _signal.getsignal(_ALARM) != _DEFAULT or self._alarm.is_armed:
                     self._end_timer()
                 notices.in_task = False
-                notices.forget()
+                if notices.of_task:
+                    notices.forget()
                 if not self._has_signals():
                     self.take_signals()
         warnings = layouts.take_warnings() if layouts.lookups else None
         flush()
+        if losses.are_news:
+            warnings = [*(warnings or ()), losses.take_warning()]
         if self.reports:
             self.send_reports()
         session.running = None
@@ -225,6 +279,8 @@ class Worker(Interrupts):
             session.result(identity, out, err, took // 1000, parts, warnings)
         else:
             session.failure(identity, out, err, took // 1000, failure, warnings)
+        if took > _STALE_NS:
+            self._set_back()
         return took > _STALE_NS
 
     def _end_timer(self) -> None:
@@ -321,6 +377,10 @@ class Worker(Interrupts):
         # the agent kills this process.
         write_files()
         self.in_hooks = True
+        try:
+            event_loop.leave()
+        except Exception as error:
+            complain(f"cannot end the event loop of the payloads: {error}")
         try:
             world.leave()
         except Exception as error:

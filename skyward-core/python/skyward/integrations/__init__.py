@@ -6,7 +6,7 @@ Each framework decorator may be used with or without arguments: `@sky.integratio
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from .._core.unknown import unknown
 from ._joblib_error import BackendError
@@ -29,5 +29,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> NoReturn:
-    raise AttributeError(unknown(__name__, name, __all__))
+if not TYPE_CHECKING:
+    # A type checker would take any name for one of this module.
+    def __getattr__(name: str) -> NoReturn:
+        raise AttributeError(unknown(__name__, name, __all__))

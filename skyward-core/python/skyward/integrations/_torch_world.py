@@ -170,10 +170,6 @@ def variables(info: InstanceInfo, on_cpu: bool) -> dict[str, str]:
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             if name not in os.environ:
                 values[name] = info.network.interface
-    if info.workers_per_node > 1 and "OMP_NUM_THREADS" not in os.environ:
-        # Otherwise each worker starts a thread per core.
-        cores = len(os.sched_getaffinity(0))
-        values["OMP_NUM_THREADS"] = str(max(1, cores // info.workers_per_node))
     if on_cpu and "ACCELERATE_USE_CPU" not in os.environ:
         values["ACCELERATE_USE_CPU"] = "true"
     return values

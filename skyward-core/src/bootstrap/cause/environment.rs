@@ -92,6 +92,18 @@ pub(super) fn of_packages(evidence: &Evidence<'_>) -> Option<Cause> {
             ),
         ));
     }
+    if let Some(name) = between(text, "uv ignores the settings of the image, because ", &[" is set"]) {
+        return Some(Cause::new(
+            format!("the machine's variable {name} makes uv ignore the indexes and settings of the image"),
+            "unset it on the machine, and put its settings into `~/.config/uv/uv.toml` there",
+        ));
+    }
+    if has(&["cannot read the settings of the image"]) {
+        return Some(Cause::new(
+            "the machine's uv cannot read `[tool.uv]` of a payload",
+            "correct the setting that it names; or, if the machine's own uv is too old for it, update that uv or take it out of PATH",
+        ));
+    }
     if has(&["failed to parse", "expected package name"]) {
         return Some(Cause::of_packages(
             "a requirement cannot be read",

@@ -1,3 +1,6 @@
+mod changed;
+mod settings;
+
 use super::*;
 use crate::spec::PackageIndex;
 
@@ -21,6 +24,12 @@ fn plan_of_client_host(image: &Image) -> Plan {
     )
 }
 
+fn with_requirements(text: &str) -> Inputs {
+    let path = "requirements/r.txt".to_owned();
+    let files = BTreeMap::from([(path.clone(), text.to_owned())]);
+    Inputs { requirements: Some(RequirementFiles::new(path, files).unwrap()), ..Inputs::default() }
+}
+
 fn step<'a>(plan: &'a Plan, name: &str) -> &'a Step {
     plan.steps.iter().find(|step| step.name == name).unwrap()
 }
@@ -36,7 +45,7 @@ fn a_plain_image_needs_uv_an_environment_and_the_worker() {
     assert_eq!(plan.steps.iter().map(|step| step.name).collect::<Vec<_>>(), ["python", "uv", "environment", "worker"]);
     assert_eq!(
         header(&plan.start.script),
-        "key=b094c6ffc25f8ed56767\ndigest=a56b8789ac98542dc9cf\ninterpreter=''\napt=''\n"
+        "key=b094c6ffc25f8ed56767\ndigest=a56b8789ac98542dc9cf\ninterpreter=''\napt=''\narch=''\nfolder='/run/sky ward/n0'\nwritable=''\n"
     );
     assert_eq!(
         plan.start.script.lines().last().unwrap(),
@@ -67,43 +76,15 @@ fn the_environment_is_requested_as_a_project() {
         .index(PackageIndex::new("extra", "https://extra.example/simple"))
         .index(PackageIndex::new("py-torch.cpu", "https://torch.example/whl").only(["torch", "Torch_Vision"]))
         .credentials("py-torch.cpu", "me", "hunter2");
-    let inputs = Inputs { requirements: Some(Pins::Text("idna==3.10\n".into())), ..Inputs::default() };
+    let inputs = with_requirements("idna==3.10\n");
     let plan = plan(&image, &inputs);
     let environment = step(&plan, "environment");
-    let header = environment_header(&image, &inputs);
-    assert!(environment.script.contains(&header));
-    assert_eq!(
-        header,
-        r#"project="[project]
-name = \"skyward-image\"
-version = \"0\"
-requires-python = \">=3.10\"
-dependencies = [
-    \"torch==2.9.0\",
-    \"name'with\\\"quotes\",
-    \"msgspec>=0.19,<1\",
-]
-[project.optional-dependencies]
-bound1 = [\"torch-vision\"]
-[[tool.uv.index]]
-name = \"extra\"
-url = \"https://extra.example/simple\"
-explicit = false
-[[tool.uv.index]]
-name = \"py-torch.cpu\"
-url = \"https://torch.example/whl\"
-explicit = true
-[tool.uv.sources]
-torch = { index = \"py-torch.cpu\" }
-torch-vision = { index = \"py-torch.cpu\" }
-"
-extras='bound1=torch-vision'
-index='default=https://mirror.example/simple'
-lock=requirements.txt
-worker_needs='msgspec>=0.19,<1'
-"#
-    );
-    assert_eq!(&environment.stdin[..], b"idna==3.10\n");
+    let mut project = String::new();
+    set(&mut project, "project", &Project::of(&image).text);
+    let rest = "extras='bound1=torch-vision'\nhas_settings=1\nhas_default_index=''\nindex='default=https://mirror.example/simple'\n\
+                lock=requirements/r.txt\nworker_needs='msgspec>=0.19,<1'\n";
+    assert!(environment.script.contains(&format!("{project}{rest}")), "{}", environment.script);
+    assert_eq!(environment.stdin, inputs.requirements.unwrap().archive());
     assert_eq!(
         environment.secrets.keys().collect::<Vec<_>>(),
         ["UV_INDEX_PY_TORCH_CPU_PASSWORD", "UV_INDEX_PY_TORCH_CPU_USERNAME"]
@@ -118,7 +99,7 @@ fn equal_images_share_an_environment_and_different_ones_do_not() {
     let key =
         |image: &Image, inputs: &Inputs| header(&plan(image, inputs).start.script).lines().next().unwrap().to_owned();
     let (image, none) = (Image::new().pip(["a", "b"]), Inputs::default());
-    let locked = Inputs { requirements: Some(Pins::Text("c==1".into())), ..Inputs::default() };
+    let locked = with_requirements("c==1");
     assert_eq!(key(&image, &none), key(&Image::new().pip(["b", "a"]).env("X", "1"), &none));
     assert_ne!(key(&image, &none), key(&image, &locked));
     assert_ne!(key(&image, &none), key(&image.clone().python("/usr/bin/python3"), &none));
@@ -139,7 +120,7 @@ fn packages_certificates_files_variables_and_plugin_commands_have_their_places()
     let inputs = Inputs { certificates: b"PEM".to_vec(), files: archive.clone(), ..Inputs::default() };
     let plan = plan(&image, &inputs);
     assert_eq!(plan.steps[0].name, "packages");
-    assert!(header(&plan.start.script).ends_with("apt='git libgl1'\n"));
+    assert!(header(&plan.start.script).contains("\napt='git libgl1'\n"));
     let (path, bytes) = plan.certificates.clone().unwrap();
     assert_eq!(path.as_str(), "/run/sky ward/n0/certificates.pem");
     assert_eq!(&bytes[..], &b"PEM"[..]);
@@ -221,14 +202,24 @@ impl Cache {
     }
 
     fn run(&self, interpreter: &str, script: &str) -> String {
+        self.run_with(&[], interpreter, script)
+    }
+
+    fn run_with(&self, env: &[(&str, &str)], interpreter: &str, script: &str) -> String {
         let mut text = String::new();
-        for (name, value) in [("key", "KEY"), ("digest", "DIGEST"), ("interpreter", interpreter), ("apt", "")] {
+        for (name, value) in [("key", "KEY"), ("digest", "DIGEST"), ("interpreter", interpreter)] {
             set(&mut text, name, value);
         }
-        // The fixtures have a word in place of what depends on this host.
-        let text = format!("uname() {{ echo ARCH; }}\n{text}{COMMON}{script}");
+        // The fixtures have a word in place of the architecture, which depends on this host.
+        text.push_str("arch=ARCH apt= folder=/nowhere writable=\n");
+        let text = format!("{text}{COMMON}{RESULT}{script}");
         let mut shell = std::process::Command::new("sh");
-        let output = shell.args(["-eu", "-c", &text]).env("SKYWARD_CACHE_DIR", &self.0).output().unwrap();
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("UV_")) {
+            shell.env_remove(name);
+        }
+        shell.env("SKYWARD_CACHE_DIR", &self.0).env("XDG_CONFIG_HOME", self.0.join("config"));
+        shell.env("PIP_CONFIG_FILE", "/dev/null").env_remove("PIP_INDEX_URL").envs(env.iter().copied());
+        let output = shell.args(["-eu", "-c", &text]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
@@ -259,14 +250,17 @@ impl Drop for Cache {
 #[test]
 fn an_environment_of_the_fixture_is_used_and_one_without_a_part_of_it_is_built_again() {
     let files: Vec<&str> = include_str!("formats/environment").lines().collect();
-    for lacks in [None, Some(0), Some(1), Some(2)] {
+    for lacking in files.iter().map(Some).chain([None]) {
         let cache = Cache::new();
-        for (at, file) in files.iter().enumerate() {
-            if Some(at) != lacks {
-                cache.program(file);
-            }
+        for file in files.iter().filter(|file| !file.ends_with(".content")) {
+            cache.program(file);
         }
-        assert_eq!(cache.has(""), (!matches!(lacks, Some(0 | 1)), lacks != Some(2)), "without {lacks:?}");
+        cache.run("", "record \"$env\"\nrecord \"$worker\"\n");
+        if let Some(file) = lacking {
+            std::fs::remove_file(cache.0.join(file)).unwrap();
+        }
+        let has = |kind| lacking.is_none_or(|file| !file.starts_with(kind));
+        assert_eq!(cache.has(""), (has("envs"), has("worker")), "without {lacking:?}");
     }
 }
 
@@ -276,7 +270,8 @@ fn an_environment_is_written_as_its_fixture_says() {
     let python = cache.program("python");
     // What it is built with is another matter.
     let without = "find_uv() { return 1; }\nmake_cache() { :; }\nalone() { :; }\ntell_state() { :; }\n";
-    let header = "project= extras= check= index= lock= worker_needs= python_request=\n";
+    let header =
+        "project= extras= has_settings= has_default_index= check= index= lock= worker_needs= python_request=\n";
     cache.run(&python, &format!("{without}{header}{ENVIRONMENT}"));
     cache.run(&python, &format!("unpack=\nmkdir -p \"$worker\"\n{WORKER}"));
     let said = cache.run(&python, "cd \"$cache\"\nfind envs worker -type f | LC_ALL=C sort\n");

@@ -1,5 +1,5 @@
 # Builds the environment, once for all users of the same content. Earlier lines set: python_request
-# project extras check index lock.
+# project extras has_settings has_default_index check index lock.
 # It is built in its final place, because its files contain their own path. `.ready` is written
 # last, and without it nobody uses the environment.
 find_uv || uv=
@@ -7,10 +7,22 @@ make_cache
 mkdir -p "$cache/envs"
 build=$cache/envs/.build-$key-$arch
 alone "$cache/envs/.lock-$key-$arch"
+find_results
 if environment_ready; then
     echo "the environment exists: $env"
     exit
 fi
+if [ -e "$env/.ready" ]; then
+    if [ -e "$env/.content" ] && ! are_unchanged "$env"; then
+        echo "files of the environment were changed after it was built, so it is built anew: $(changed_files "$env")"
+    fi
+    begin_next envs "$key-$arch"
+fi
+# Older ones are removed, unless an agent uses them.
+for older in "$cache/envs/$key-$arch" "$cache/envs/$key-$arch".*; do
+    [ "$older" != "$env" ] && [ -e "$older/.content" ] || continue
+    ! (flock -n 8) 8<>"$older/.content" || rm -rf "$older"
+done
 rm -rf "$env" "$build" "$cache"/worker/*/.ready-"$key-$arch"
 mkdir -p "$build"
 cd "$build"
@@ -18,9 +30,33 @@ trap 'tell_state; cd /; rm -rf "$build"' EXIT
 # Programs that are built here may have to run, which the folder for temporary files may forbid.
 mkdir "$build/tmp"
 export TMPDIR="$build/tmp"
+# Copies, so that a changed file is a file of this environment alone, and not of uv's cache.
+export UV_LINK_MODE=copy
+echo >"$build/tmp/one"
+! cp --reflink=always "$build/tmp/one" "$build/tmp/two" 2>/dev/null || UV_LINK_MODE=clone
 # A shell's own printf may not report why it cannot write.
 printf '%s' "$project" | cat >pyproject.toml
-[ -z "$lock" ] || cat >"$lock"
+[ -z "$lock" ] || tar -x -o -f -
+
+# The index of pip applies where nothing else names one.
+[ -z "$has_default_index" ] || [ -z "$index_of_pip" ] || unset UV_DEFAULT_INDEX
+
+# uv only warns about settings that it cannot read, and then applies none of them.
+if [ -n "$uv" ]; then
+    [ -z "$dropped" ] || echo "variables for one project do not apply: $dropped"
+    for name in ${UV_NO_CONFIG:+UV_NO_CONFIG} ${UV_CONFIG_FILE:+UV_CONFIG_FILE}; do
+        [ -z "$has_settings" ] || {
+            echo "error: uv ignores the settings of the image, because $name is set" >&2
+            exit 1
+        }
+    done
+    "$uv" cache dir >/dev/null 2>read.txt || true
+    if grep -q 'during settings discovery' read.txt; then
+        cat read.txt >&2
+        echo "error: $("$uv" --version) cannot read the settings of the image" >&2
+        exit 1
+    fi
+fi
 
 # The shims of pyenv respond to every version that pyenv has, but refuse most. Look for the
 # interpreters behind them.
@@ -111,8 +147,9 @@ else
     esac
 fi
 if [ -n "$uv" ]; then
-    "$uv" pip freeze --python "$python" >"$env/.new"
+    "$uv" pip freeze --python "$python" >"$env/.ready-new"
 else
-    : >"$env/.new"
+    : >"$env/.ready-new"
 fi
-mv "$env/.new" "$env/.ready"
+record "$env"
+mv "$env/.ready-new" "$env/.ready"

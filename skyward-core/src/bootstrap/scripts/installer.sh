@@ -1,5 +1,5 @@
 # uv and its settings, and the machine's own installer. Earlier lines set: uv_version certificates
-# folder may_install lock_wait.
+# may_install lock_wait.
 own_uv=$cache/uv/$uv_version-$arch/bin/uv
 
 # Creates the folder for shared results, or prints why it cannot be used.
@@ -61,33 +61,22 @@ find_python3() {
     [ -n "$python3" ] && "$python3" -c 'import sys; sys.exit(sys.version_info < (3, 4))' 2>/dev/null
 }
 
-# A setting of pip from one of its files.
-pip_setting() {
-    for file in "${PIP_CONFIG_FILE:-}" "${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.conf" "$HOME/.pip/pip.conf" /etc/xdg/pip/pip.conf /etc/pip.conf; do
-        value=
-        [ ! -r "$file" ] || [ -d "$file" ] || value=$(sed -n "s/^$1 *[=:] *//p" "$file" | head -n 1)
-        if [ -n "$value" ]; then
-            echo "$value"
-            return
-        fi
-    done
-}
-
 # The settings of pip on this machine also apply to uv, where uv has none of its own.
 use_settings_of_pip() {
     if [ -z "${SSL_CERT_FILE:-}" ]; then
-        for bundle in "${PIP_CERT:-}" "${REQUESTS_CA_BUNDLE:-}" "${CURL_CA_BUNDLE:-}" "$(pip_setting cert)"; do
+        pip_setting cert
+        for bundle in "${PIP_CERT:-}" "${REQUESTS_CA_BUNDLE:-}" "${CURL_CA_BUNDLE:-}" "$value"; do
             if [ -f "$bundle" ]; then
                 export SSL_CERT_FILE="$bundle"
                 break
             fi
         done
     fi
-    if [ -z "${UV_DEFAULT_INDEX:-}${UV_INDEX_URL:-}" ] && [ ! -e "${XDG_CONFIG_HOME:-$HOME/.config}/uv/uv.toml" ] && [ ! -e /etc/uv/uv.toml ]; then
-        index_of_pip=${PIP_INDEX_URL:-$(pip_setting 'index[-_]url')}
-        [ -z "$index_of_pip" ] || export UV_DEFAULT_INDEX="$index_of_pip"
-    fi
-    unset UV_SYSTEM_PYTHON UV_PYTHON UV_TARGET UV_PROJECT_ENVIRONMENT PYTHONHOME
+    index_of_pip
+    index_of_pip=$value
+    [ -z "$index_of_pip" ] || export UV_DEFAULT_INDEX="$index_of_pip"
+    dropped=$(env | sed -n 's/^\(UV_[A-Z_]*\)=.*/\1/p' | grep -xF "$(printf '%s\n' $of_projects)" | tr '\n' ' ' || true)
+    unset $of_projects PYTHONHOME
 }
 
 # The image's certificate authorities, in addition to those that the machine trusts.

@@ -1,9 +1,17 @@
 # Installs an interpreter by apt-get where the machine has none. Where that is impossible, uv has to
 # get one. Earlier lines set: python_request.
-if find_python3; then
-    exit
-elif find_uv && "$uv" python find --no-project "$python_request" >/dev/null 2>&1; then
-    # An interpreter of uv's own.
+
+# Whether uv has an interpreter of its own. Settings of a project above do not apply in a folder with
+# a file of settings.
+uv_has_python() (
+    apart=$(mktemp -d)
+    trap 'rm -rf "$apart"' EXIT
+    cd "$apart"
+    : >uv.toml
+    "$uv" python find --no-project "$python_request" >/dev/null 2>&1
+)
+
+if find_python3 || { find_uv && uv_has_python; }; then
     exit
 fi
 why=$(why_not_apt)

@@ -40,10 +40,13 @@ impl PoolBuilder {
             return Err(misfit.clone());
         }
         let mut image = self.image.clone();
-        for source in &self.sources {
-            image = Metadata::read(source.main_text())
-                .and_then(|metadata| metadata.merge_into(image))
-                .map_err(|error| error.with_context("payload", source.main()))?;
+        for (at, source) in self.sources.iter().enumerate() {
+            let merged = Metadata::read(source.main_text()).and_then(|metadata| metadata.merge_into(image));
+            image = merged.map_err(|error| {
+                let error = error.with_context("payload", source.main());
+                let others: Vec<_> = self.sources[..at].iter().map(|other| other.main()).collect();
+                if others.is_empty() { error } else { error.with_context("payloads before it", others.join(", ")) }
+            })?;
         }
         let decorated = Decorated::find(&self.sources)?;
         let joined = Decorated::joined(decorated.as_ref(), &self.plugins, &cluster)?;
@@ -84,4 +87,39 @@ fn owner() -> String {
         ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
     let user = user.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
     format!("{user}@{}", client::host_name())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::compute::PendingCompute;
+    use crate::error::ErrorKind;
+    use crate::payload::{Payload, Source};
+    use crate::pool::{Pool, PoolBuilder};
+
+    /// A builder with payloads that have these settings of uv.
+    fn with(settings: &[(&'static str, &str)]) -> PoolBuilder {
+        settings.iter().fold(Pool::builder(), |builder, (path, uv)| {
+            let text = format!("# /// script\n# dependencies = [\"a\"]\n# [tool.uv]\n# {uv}\n# ///\ndef f(): ...\n");
+            let call: PendingCompute<()> = Payload::new(Source::file(*path, text, "f").into()).into();
+            builder.payload_of(&call)
+        })
+    }
+
+    #[test]
+    fn settings_of_payloads_are_checked_before_anything_starts() {
+        let first = ("first.py", "exclude-newer = \"2024-01-01\"");
+        with(&[first, ("second.py", "prerelease = \"allow\"")]).check().unwrap();
+        for (other, words) in [
+            ("exclude-newer = \"2025-01-01\"", "two payloads of the pool disagree about `exclude-newer`"),
+            ("sources = { a = { path = \"../a\" } }", "`sources.a`"),
+            ("exclude-newr = \"2024-01-01\"", "`exclude-newr`"),
+        ] {
+            let error = with(&[first, ("second.py", other)]).check().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+            assert!(error.message().contains(words) && error.hint().is_some(), "{error}");
+            for fact in [("payload", "second.py"), ("payloads before it", "first.py")] {
+                assert!(error.context().contains(&(fact.0, fact.1.to_owned())), "{error}");
+            }
+        }
+    }
 }

@@ -9,7 +9,8 @@ use tokio::task::JoinHandle;
 use tracing::Instrument;
 
 use super::PoolBuilder;
-use crate::error::Result;
+use super::until::Until;
+use crate::error::{Error, Result};
 use crate::event::Events;
 use crate::ids::PoolId;
 use crate::pool::custody::cleanup::Cleanup;
@@ -19,7 +20,6 @@ use crate::pool::fleet::account::Account;
 use crate::pool::handle::Pool;
 use crate::pool::metrics::Metrics;
 use crate::pool::spawn::spawn;
-use crate::pool::tasks::life::closed;
 use crate::pool::tasks::shared::{Settings, Shared};
 use crate::provider::{Provider, keeper};
 use crate::spec::Secrets;
@@ -55,6 +55,8 @@ impl PoolBuilder {
     /// # Errors
     ///
     /// - The reason why the pool could not be started.
+    /// - [`ErrorKind::Cancelled`](crate::error::ErrorKind::Cancelled): the future of
+    ///   [`until`](Self::until) has completed.
     /// - The error of `body`. If machines are not confirmed gone either, the error has the reason
     ///   as context.
     /// - After `body` succeeded: the reason why the machines are not confirmed gone.
@@ -71,17 +73,74 @@ impl PoolBuilder {
     where
         F: AsyncFnOnce(&Pool) -> Result<T>,
     {
-        let deadline = self.limits.shutdown;
+        let (result, ended) = self.lend(body).await?;
+        match result {
+            Ok(value) => ended.map(|()| value),
+            // Both errors are worth reporting; the error of the body comes first.
+            Err(error) => Err(error.with_left(ended)),
+        }
+    }
+
+    /// The same as [`scope`](Self::scope), with a body whose error is a type of the caller: any that
+    /// can be made `From` an [`Error`]. `scope` is apart, because the compiler could not infer the
+    /// error of its body otherwise.
+    ///
+    /// ```no_run
+    /// # use skyward_core as skyward;
+    /// use skyward::pool::Pool;
+    ///
+    /// # async fn example(train: impl Fn(u32) -> skyward::compute::PendingCompute<f64>)
+    /// # -> Result<(), Box<dyn std::error::Error>> {
+    /// Pool::builder()
+    ///     .try_scope(async |pool| -> Result<(), Box<dyn std::error::Error>> {
+    ///         let loss = train(5).run(pool).await?;
+    ///         std::fs::write("loss.txt", loss.to_string())?;
+    ///         Ok(())
+    ///     })
+    ///     .await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`scope`](Self::scope). If `body` fails and machines are not confirmed gone either, the log
+    /// has the machines, and this method returns the error of `body`.
+    ///
+    /// # Panics
+    ///
+    /// As [`scope`](Self::scope).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`scope`](Self::scope).
+    pub async fn try_scope<T, E, F>(self, body: F) -> Result<T, E>
+    where
+        E: From<Error>,
+        F: AsyncFnOnce(&Pool) -> Result<T, E>,
+    {
+        let (result, ended) = self.lend(body).await?;
+        let value = result?;
+        ended?;
+        Ok(value)
+    }
+
+    /// Starts the pool, passes it to `body`, and ends the pool. Returns what `body` returned, and
+    /// whether the machines are confirmed gone.
+    async fn lend<T, E, F>(self, body: F) -> Result<(Result<T, E>, Result<()>)>
+    where
+        E: From<Error>,
+        F: AsyncFnOnce(&Pool) -> Result<T, E>,
+    {
+        let (deadline, until) = (self.limits.shutdown, self.until.clone());
         let pool = self.start().await?;
-        let result = AssertUnwindSafe(body(&pool)).catch_unwind().await;
+        let result = tokio::select! {
+            biased;
+            result = AssertUnwindSafe(body(&pool)).catch_unwind() => result,
+            () = until.completed() => Ok(Err(Until::error("the scope").into())),
+        };
         let ended = pool.shutdown(deadline).await;
         match result {
-            Ok(Ok(value)) => ended.map(|()| value),
-            // Both errors are worth reporting; the error of the body comes first.
-            Ok(Err(error)) => Err(match ended {
-                Ok(()) => error,
-                Err(left) => error.with_context("cleanup", left),
-            }),
+            Ok(result) => Ok((result, ended)),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
@@ -94,44 +153,16 @@ impl PoolBuilder {
     /// - The configuration is invalid: see [`check`](Self::check).
     /// - The pool could not be started. What had been started is ended; the error names the
     ///   machines that are not confirmed gone.
+    /// - [`ErrorKind::Cancelled`](crate::error::ErrorKind::Cancelled): the future of
+    ///   [`until`](Self::until) has completed. What had been started is confirmed gone, unless the
+    ///   error has machines as context.
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, the machines that were started are ended in the background.
-    pub async fn start(self) -> Result<Pool> {
-        // `pending` never completes, so the result is always a pool.
-        match self.start_unless(std::future::pending()).await? {
-            Some(pool) => Ok(pool),
-            None => Err(closed()),
-        }
-    }
-
-    /// Starts the pool unless `stop` completes first, for example on a signal to the program. If
-    /// `stop` completes first, everything that was started is ended, and the method returns `None`
-    /// when that is confirmed gone.
-    ///
-    /// ```no_run
-    /// # use skyward_core as skyward;
-    /// use skyward::error::Result;
-    /// use skyward::pool::Pool;
-    ///
-    /// # async fn example(terminated: impl Future<Output = ()>) -> Result<()> {
-    /// let Some(pool) = Pool::builder().start_unless(terminated).await? else { return Ok(()) };
-    /// # pool.shutdown(std::time::Duration::from_secs(30)).await
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`start`](Self::start). After `stop`: the reason why the machines are not confirmed
-    /// gone.
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`start`](Self::start). A program that returns from `main` right after it drops this
-    /// future ends before the cleanup in the background has ended. To wait for the cleanup,
-    /// complete `stop` instead of dropping the future.
-    pub async fn start_unless(self, stop: impl Future<Output = ()>) -> Result<Option<Pool>> {
+    /// When the future is dropped, the machines that were started are ended in the background. A
+    /// program that returns from `main` right after it drops this future ends before that. To wait
+    /// for the end, use [`until`](Self::until) instead of dropping the future.
+    pub async fn start(mut self) -> Result<Pool> {
         let deadline = self.limits.shutdown;
         let mut blueprint = self.blueprint()?;
         let pool = self.id.clone().unwrap_or_else(PoolId::random);
@@ -146,9 +177,12 @@ impl PoolBuilder {
             is_mixed: self.is_mixed,
             defaults: self.tasks,
             secrets: Secrets::new(blueprint.image.secrets.clone()),
+            requirements: blueprint.image.pip.clone(),
+            imports: self.imports(),
             trace: self.trace.clone(),
             metrics: Metrics::new(self.provider.name()),
             account: Arc::clone(&account),
+            events: std::mem::take(&mut self.watched).into_buffer(),
         };
         let shared = Shared::new(pool.clone(), settings, commands);
         let screen = self.show(shared.events(), &span);
@@ -161,19 +195,19 @@ impl PoolBuilder {
         let up = tokio::select! {
             biased;
             // When the receiver is dropped, the driver ends what it has started.
-            () = stop => None,
+            () = self.until.clone().completed() => None,
             up = up => Some(up),
         };
         match up {
-            Some(Ok(Ok(()))) => Ok(Some(handle)),
+            Some(Ok(Ok(()))) => Ok(handle),
             Some(Ok(Err(error))) => Err(error),
             // Without its driver a pool cannot become ready; `shutdown` waits for the end of what
             // it started.
-            Some(Err(_)) => Err(match handle.shutdown(deadline).await {
-                Ok(()) => handle.refusal(),
-                Err(left) => handle.refusal().with_context("cleanup", left),
-            }),
-            None => handle.shutdown(deadline).await.map(|()| None),
+            Some(Err(_)) => {
+                let ended = handle.shutdown(deadline).await;
+                Err(handle.refusal().with_left(ended))
+            }
+            None => Err(Until::error("the start of the pool").with_left(handle.shutdown(deadline).await)),
         }
     }
 

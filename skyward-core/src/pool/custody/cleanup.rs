@@ -8,12 +8,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ledger::{Ledger, PoolLedger};
-use super::timing::{END_PAUSE, LEAST_END, LONGEST_END_PAUSE};
+use super::timing::{END_PAUSE, LEAST_END, LONGEST_END_PAUSE, SHARED_FREE, SHARED_FREE_SOON};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, MachineNumber, PoolId};
 use crate::pool::fleet::account::Account;
-use crate::pool::fleet::clock;
-use crate::provider::{Checked, Machine, MachineState, Provider};
+use crate::provider::{Checked, Machine, MachineState, Provider, clock};
 
 /// What a pool has to end. Clones share one list of machines.
 #[derive(Debug, Clone)]
@@ -36,11 +35,10 @@ pub(crate) struct Cleanup {
 /// What a round of ending machines has left.
 #[derive(Debug, Default)]
 struct Left {
+    /// The machines that may still be paid for.
     machines: Vec<MachineId>,
     /// The machines that were confirmed gone.
     gone: Vec<MachineId>,
-    /// How many of the machines are still paid for, as far as is known.
-    unreleased: usize,
     /// Whether there may be more machines, because the provider did not list the pool's machines.
     unlisted: bool,
     /// How many launches were not answered, while the provider's list may not show their machines
@@ -54,22 +52,9 @@ struct Left {
     heard: Arc<Mutex<Option<Error>>>,
 }
 
-/// How far machines must be ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Until {
-    /// The machines are irrevocably on their way out, and not paid for any more.
-    Released,
-    /// The machines are gone, and what they shared is removed.
-    Gone,
-}
-
 impl Left {
     fn is_nothing(&self) -> bool {
         self.machines.is_empty() && !self.unlisted && self.unsettled == 0
-    }
-
-    fn is_enough(&self, until: Until) -> bool {
-        self.is_nothing() || until == Until::Released && self.unreleased + self.unsettled == 0 && !self.unlisted
     }
 
     /// The error for a call that the provider did not finish in time. Its source is the error of an
@@ -162,16 +147,60 @@ impl Cleanup {
         }
     }
 
-    /// Ends the machines until none of them is paid for any more; [`end_all`](Self::end_all) waits
-    /// until the rest has ended.
-    pub(crate) async fn release(&self, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
-        self.end_some(end, None, Until::Released, gone, &mut Left::default()).await?;
-        let is_gone = lock(&self.machines).is_empty();
-        if is_gone { self.forget().await } else { Ok(()) }
+    /// Ends the machines until none of them is paid for any more, removes what they shared, and takes
+    /// the pool off the record. A released machine may hold what it shared for some minutes: then the
+    /// pool stays on record, for [`remove_rest`](Self::remove_rest).
+    pub(crate) async fn end_all(&self, end: Instant, over: impl Fn(&Machine)) -> Result<()> {
+        self.end_machines(end, over).await?;
+        let is_held = !lock(&self.machines).is_empty();
+        let until = if is_held { end.min(Instant::now() + SHARED_FREE_SOON) } else { end };
+        match self.try_to_remove_shared(until).await {
+            Ok(()) => Ok(()),
+            Err(error) if is_held && error.is_temporary() => {
+                tracing::debug!(pool = %self.pool, error = error.summary(), "released machines hold what they shared");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 
-    /// Takes the pool off the record: nothing is left of it.
-    async fn forget(&self) -> Result<()> {
+    /// Removes what released machines held at the end of the pool, if they held something.
+    pub(crate) async fn remove_rest(&self) {
+        if !self.is_done()
+            && let Err(error) = self.remove_shared().await
+        {
+            tracing::error!(pool = %self.pool, error = error.summary(), "something of the pool is left");
+        }
+    }
+
+    /// Removes what the machines shared as soon as no released machine holds it, and takes the pool
+    /// off the record.
+    pub(crate) async fn remove_shared(&self) -> Result<()> {
+        self.try_to_remove_shared(Instant::now() + SHARED_FREE).await
+    }
+
+    async fn try_to_remove_shared(&self, end: Instant) -> Result<()> {
+        let limit = end.saturating_duration_since(Instant::now());
+        let mut left = Left::default();
+        let heard = Arc::clone(&left.heard);
+        let provider = self.provider.reporting(move |error| *lock(&heard) = Some(error.clone()));
+        let mut pause = END_PAUSE;
+        loop {
+            let until = end.max(Instant::now() + LEAST_END);
+            let error = match tokio::time::timeout_at(until, provider.teardown(&self.pool)).await {
+                Ok(Ok(())) => break,
+                Ok(Err(error)) => error,
+                Err(_) => left.unanswered("remove what the pool's machines shared").temporary(),
+            };
+            let is_temporary = error.is_temporary();
+            left.cause = Some(error);
+            if !is_temporary || Instant::now() + pause >= end {
+                let error = self.not_gone(&left, limit);
+                return Err(if is_temporary { error.temporary() } else { error });
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_END_PAUSE);
+        }
         if let Some(ledger) = &self.ledger {
             ledger.forget().await;
         }
@@ -179,23 +208,17 @@ impl Cleanup {
         Ok(())
     }
 
-    /// Ends the machines, and takes the pool off the record when they are gone.
-    pub(crate) async fn end_all(&self, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
-        self.end_machines(end, gone).await?;
-        self.forget().await
-    }
-
-    /// Ends the pool's machines, waits until the provider confirms that they are gone, and removes
-    /// what they shared.
-    pub(crate) async fn end_machines(&self, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
-        self.end_some(end, None, Until::Gone, gone, &mut Left::default()).await
+    /// Ends the pool's machines, and waits until the provider confirms that none of them is paid for
+    /// any more.
+    pub(crate) async fn end_machines(&self, end: Instant, over: impl Fn(&Machine)) -> Result<()> {
+        self.end_some(end, None, over, &mut Left::default()).await
     }
 
     /// Ends the machines of one number, and takes those that are confirmed gone off the record.
     /// Machines that are only released stay on record until the pool ends.
     pub(crate) async fn retire(&self, number: MachineNumber, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
         let mut left = Left::default();
-        let retired = self.end_some(end, Some(number), Until::Released, gone, &mut left).await;
+        let retired = self.end_some(end, Some(number), gone, &mut left).await;
         if retired.is_ok() {
             lock(&self.account).on_retired(number, clock::now());
         }
@@ -213,7 +236,6 @@ impl Cleanup {
         &self,
         end: Instant,
         only: Option<MachineNumber>,
-        until: Until,
         over: impl Fn(&Machine),
         left: &mut Left,
     ) -> Result<()> {
@@ -225,7 +247,7 @@ impl Cleanup {
         loop {
             let round = self.round(&provider, began, end, only, &over, left);
             match tokio::time::timeout_at(end.max(Instant::now() + LEAST_END), round).await {
-                Ok(Ok(())) if left.is_enough(until) => return Ok(()),
+                Ok(Ok(())) if left.is_nothing() => return Ok(()),
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => left.cause = Some(error),
                 Err(_) => left.cause = Some(left.unanswered(left.doing)),
@@ -238,7 +260,7 @@ impl Cleanup {
         }
     }
 
-    /// One round: ends the known machines, and finds out which of them are left.
+    /// One round: ends the known machines, and finds out which of them may still be paid for.
     async fn round(
         &self,
         provider: &Checked,
@@ -292,7 +314,6 @@ impl Cleanup {
         left.doing = "report the state of the pool's machines";
         let reports = provider.inspect(&left.machines).await?;
         let (mut there, mut gone_now) = (Vec::new(), BTreeSet::new());
-        left.unreleased = 0;
         for (machine, report) in machines.iter().zip(reports) {
             if let Some(lived) = report.lived.filter(|_| report.state.is_over()) {
                 lock(&self.account).on_ended(&machine.launch, lived);
@@ -306,9 +327,8 @@ impl Cleanup {
             if report.state == MachineState::Gone {
                 left.gone.push(machine.id.clone());
                 gone_now.insert(machine.id.clone());
-            } else {
+            } else if !report.state.is_released() {
                 there.push(machine.id.clone());
-                left.unreleased += usize::from(!report.state.is_released());
             }
         }
         if !gone_now.is_empty() {
@@ -318,11 +338,7 @@ impl Cleanup {
         // At the end of the pool no launch is under way, so the list settles.
         let settles = only.is_none() && began.elapsed() < provider.capabilities().settles_in;
         left.unsettled = if settles { lock(&self.unanswered).len() } else { 0 };
-        if !left.is_nothing() || only.is_some() {
-            return Ok(());
-        }
-        left.doing = "remove what the pool's machines shared";
-        provider.teardown(&self.pool).await
+        Ok(())
     }
 
     /// Whether the pool is in the ledger, so that another client can end it.
@@ -343,7 +359,7 @@ impl Cleanup {
                 left.unsettled
             ),
             0 if left.unlisted => "the provider could not list the pool's machines, so some may still run".to_owned(),
-            0 => "the pool's machines are gone, but resources that they shared may remain".to_owned(),
+            0 => "the pool's machines are released, but resources that they shared may remain".to_owned(),
             _ => {
                 let count = left.machines.len();
                 format!("{count} of the pool's machines are not confirmed gone: {}{more}", names.join(", "))
@@ -386,59 +402,4 @@ pub(crate) const REAP: &str = "when this process has ended, `skyward::reap()` en
 const MOST_NAMES: usize = 16;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ids::OfferId;
-    use crate::pool::custody::reap::tests::Cloud;
-    use crate::provider::{Facts, Offer};
-
-    #[tokio::test(start_paused = true)]
-    async fn the_hint_names_reap_where_the_pool_is_on_record() {
-        for outlives in [true, false] {
-            let mut provider = Cloud::default();
-            (provider.outlives, provider.silent) = (outlives, true);
-            let cleanup = Cleanup::new(Checked::new(Arc::new(provider)), PoolId::random());
-            let error = cleanup.end_all(Instant::now() + LEAST_END, |_| ()).await.unwrap_err();
-            let hint = error.hint().unwrap();
-            assert!(hint.starts_with("the lease of the machines ends them;"), "{hint}");
-            assert_eq!(hint.contains("skyward::reap()"), outlives, "{hint}");
-        }
-    }
-
-    #[tokio::test]
-    async fn machines_that_end_with_the_client_are_not_put_into_the_ledger() {
-        for outlives in [true, false] {
-            let mut provider = Cloud::default();
-            provider.outlives = outlives;
-            let cleanup = Cleanup::new(Checked::new(Arc::new(provider)), PoolId::random());
-            assert_eq!(cleanup.ledger.is_some(), outlives);
-            if !outlives {
-                cleanup.arm().await.unwrap();
-                assert!(!cleanup.is_done());
-                cleanup.end_all(Instant::now() + LEAST_END, |_| ()).await.unwrap();
-                assert!(cleanup.is_done());
-            }
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_machine_that_ended_while_the_client_was_suspended_is_charged_until_its_reported_end() {
-        const MINUTE: Duration = Duration::from_secs(60);
-        for (lived, minutes) in [(Some(MINUTE * 2), 2.0), (None, 8.0 * 60.0)] {
-            let (pool, number) = (PoolId::random(), MachineNumber(0));
-            let launch = LaunchId::new("l");
-            let account = Arc::new(Mutex::new(Account::default()));
-            lock(&account).admit(&launch, number, &Offer::new("m", "p", 1, 1), 1, clock::now()).unwrap();
-            let (id, offer) = (MachineId::new("m"), OfferId::new("m"));
-            let machine = Machine { id, launch, pool: pool.clone(), number, offer, facts: Facts::new() };
-            let mut cloud = Cloud::default();
-            cloud.lived = lived;
-            let cleanup = Cleanup::new(Checked::new(Arc::new(cloud)), pool).charging(Arc::clone(&account));
-            cleanup.add(machine).await.unwrap();
-            clock::SUSPENDED.set(clock::SUSPENDED.get() + MINUTE * 60 * 8);
-            cleanup.end_all(Instant::now() + LEAST_END, |_| ()).await.unwrap();
-            let hours = lock(&account).spent(clock::now()).machine_hours;
-            assert!((hours * 60.0 - minutes).abs() < 0.1, "{lived:?}: {hours}");
-        }
-    }
-}
+mod tests;

@@ -17,7 +17,7 @@ use self::holders::Holders;
 use super::cleanup::Cleanup;
 use super::ledger::{Found, Ledger, Orphan, blocking};
 use super::timing::{LONGEST_LISTING_PAUSE, POOL_GONE};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, PoolId};
 use crate::provider::{Checked, Local, Machine, Provider};
 
@@ -104,7 +104,8 @@ pub struct Unconfirmed {
 /// # Errors
 ///
 /// [`ErrorKind::Ledger`] if the ledger cannot be read. A pool that could not be ended is no error:
-/// it is in [`Reaped::unconfirmed`]. Each pool takes two minutes at most.
+/// it is in [`Reaped::unconfirmed`]. Each pool takes two minutes at most, and
+/// 15 minutes more while its released machines hold what they shared.
 ///
 /// # Cancel safety
 ///
@@ -141,6 +142,48 @@ async fn reap_in(ledger: Ledger, providers: Vec<Arc<dyn Provider>>) -> Result<Re
     reaped.ended.sort_by(|a, b| a.pool.cmp(&b.pool));
     reaped.unconfirmed.sort_by(|a, b| a.pool.cmp(&b.pool));
     Ok(reaped)
+}
+
+/// Ends, beside the start of a pool at this provider, what clients of this user that are gone have
+/// left there. What cannot be ended now stays on record.
+pub(crate) async fn take_up(provider: Checked) {
+    if !provider.capabilities().outlives_client {
+        return;
+    }
+    let ledger = match Ledger::of_user() {
+        Ok(ledger) => ledger,
+        // The start of the pool fails with the same error.
+        Err(_) => return,
+    };
+    take_up_in(ledger, provider).await;
+}
+
+async fn take_up_in(ledger: Ledger, provider: Checked) {
+    let name = provider.name().to_owned();
+    let found = match ledger.read().await {
+        Ok(found) => found,
+        Err(error) => return tracing::warn!(error = error.summary(), "the ledger cannot be read"),
+    };
+    let is_here = |found| match found {
+        Found::Orphan(orphan) if orphan.page.head.as_ref().is_some_and(|head| head.provider == name) => Some(orphan),
+        _ => None,
+    };
+    let orphans: Vec<Orphan> = found.into_iter().filter_map(is_here).collect();
+    let given: [Arc<dyn Provider>; 1] = [Arc::new(provider)];
+    let ends = orphans.into_iter().map(|orphan| end(orphan, &given));
+    let mut ends = stream::iter(ends).buffer_unordered(AT_ONCE);
+    while let Some(ended) = ends.next().await {
+        match ended {
+            Ok(Ended { pool, machines, .. }) => {
+                tracing::info!(%pool, ?machines, "a client that is gone had left this pool, which has been ended");
+            }
+            // The pool belongs to another account or engine.
+            Err(Unconfirmed { error, .. }) if error.kind() == ErrorKind::Identity => {}
+            Err(Unconfirmed { pool, error }) => {
+                tracing::warn!(%pool, error = error.summary(), "a client that is gone has left this pool, which stays on record");
+            }
+        }
+    }
 }
 
 async fn end(orphan: Orphan, given: &[Arc<dyn Provider>]) -> Result<Ended, Unconfirmed> {
@@ -198,6 +241,7 @@ async fn end_at(orphan: &Orphan, provider: Arc<dyn Provider>, known: Vec<Machine
             orphan.unsettled(|launch| gone.values().any(|other| other == launch), started.elapsed(), settles_in)
         };
         if wait.is_zero() {
+            cleanup.remove_shared().await?;
             return Ok(gone.into_inner().unwrap_or_else(PoisonError::into_inner).into_keys().collect());
         }
         tokio::time::sleep(wait.min(LONGEST_LISTING_PAUSE)).await;

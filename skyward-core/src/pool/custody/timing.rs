@@ -21,3 +21,8 @@ pub(crate) const LONGEST_LISTING_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) const PART_ANSWER: Duration = Duration::from_secs(30);
 /// How long the machines of one pool may take to be gone.
 pub(crate) const POOL_GONE: Duration = Duration::from_secs(120);
+/// How long released machines may hold what the machines of their pool shared.
+pub(crate) const SHARED_FREE: Duration = Duration::from_secs(900);
+/// How long the end of a pool waits for released machines to free what the machines of the pool
+/// shared, before it goes on without its caller.
+pub(crate) const SHARED_FREE_SOON: Duration = Duration::from_secs(15);

@@ -15,8 +15,7 @@ use crate::pool::tasks::shared::Shared;
 use crate::provider::Machine;
 
 impl Cleanup {
-    /// Ends workers, agents and machines within the deadline. It is enough that the machines are
-    /// irrevocably on their way out; [`end_all`](Self::end_all) waits until the rest has ended.
+    /// Ends workers, agents and machines within the deadline.
     pub(crate) async fn end(&self, shared: &Arc<Shared>, nodes: Vec<Arc<Node>>, deadline: Duration) -> Result<()> {
         if self.is_done() {
             return Ok(());
@@ -33,7 +32,7 @@ impl Cleanup {
         let gone = |machine: &Machine| {
             shared.emit(PoolEvent::NodeGone { node: node_of(machine), machine: machine.id.clone() });
         };
-        self.release(end, gone).await
+        self.end_all(end, gone).await
     }
 }
 

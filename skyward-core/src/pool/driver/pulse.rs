@@ -16,11 +16,6 @@ pub(crate) async fn watch_runtime(shared: Arc<Shared>) {
         let due = Instant::now() + lease / LOOKS;
         sleep_until(due).await;
         let Some(late) = blocked(Instant::now() - due, lease) else { continue };
-        tracing::warn!(
-            pool = %shared.pool, ?late, ?lease,
-            "the runtime was blocked, so leases were renewed late; machines end themselves when a renewal is late by three quarters of the lease; \
-             run blocking code in `spawn_blocking`, or run the pool in a runtime of its own",
-        );
         shared.emit(PoolEvent::RuntimeBlocked { late, lease });
     }
 }

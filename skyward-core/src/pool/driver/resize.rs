@@ -94,7 +94,6 @@ impl Serving {
     pub(crate) fn on_add_failed(&mut self, machine: MachineNumber, error: Error) {
         let succeeds = self.fleet(|fleet| fleet.succeeds(machine));
         let node = succeeds.unwrap_or(NodeIndex(machine.0));
-        tracing::warn!(pool = %self.shared.pool, node = node.0, machine = machine.0, error = error.summary(), "a further machine could not be made ready");
         self.shared.emit(PoolEvent::NodeFailed { node, error: error.clone() });
         if let Some(node) = succeeds {
             self.decide(|fleet| fleet.on_failed(machine));

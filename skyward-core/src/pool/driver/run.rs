@@ -11,18 +11,19 @@ use tracing::Instrument;
 
 use super::pulse::watch_runtime;
 use super::serving::Serving;
-use super::timing::{BUDGET_CHECK, IDLE, LAST_TASKS_CHECK, RELEASED_GONE, SCREEN};
+use super::timing::{BUDGET_CHECK, IDLE, LAST_TASKS_CHECK, SCREEN};
 use crate::compute::PoolPhase;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
 use crate::pool::blueprint::Blueprint;
 use crate::pool::command::Command;
 use crate::pool::custody::cleanup::Cleanup;
-use crate::pool::fleet::clock;
+use crate::pool::custody::reap::take_up;
 use crate::pool::node::make::Node;
 use crate::pool::tasks::life::closed;
 use crate::pool::tasks::shared::Shared;
 use crate::pool::tasks::state::State;
+use crate::provider::clock;
 
 /// The driver of a pool.
 pub(crate) struct Driver {
@@ -53,6 +54,7 @@ impl Driver {
         let mut beside = JoinSet::new();
         beside.spawn(run_background(Arc::clone(&shared)).in_current_span());
         beside.spawn(watch_runtime(Arc::clone(&shared)).in_current_span());
+        beside.spawn(take_up(blueprint.provider.clone()).in_current_span());
         let up = tokio::select! {
             biased;
             up = blueprint.bring_up(&shared, &cleanup) => up,
@@ -90,8 +92,8 @@ impl Driver {
             if let Some(error) = serving.failed.take() {
                 serving.give_up(&error);
                 self.shared.on_failed(&error);
-                let end = self.close(&error).await;
-                over = Some(Over { error, end });
+                self.close(&error).await;
+                over = Some(Over { error, end: self.limit_by_budget() });
             }
             let look = serving.next_look();
             let ending = until_over(&self.shared, over.as_ref());
@@ -102,6 +104,11 @@ impl Driver {
                         self.deadline = Some(deadline);
                         return over.map(|over| over.error);
                     }
+                    Some(Command::Drain { deadline }) if over.is_none() => {
+                        over = Some(self.drain(serving, deadline).await);
+                    }
+                    // It drains already.
+                    Some(Command::Drain { .. }) => {}
                     Some(Command::Panicked(error)) => {
                         self.shared.on_failed(&error);
                         return Some(error);
@@ -114,8 +121,8 @@ impl Driver {
                 spent = ending => match spent {
                     Some(error) => {
                         serving.give_up(&error);
-                        let end = self.on_spent(&error).await;
-                        over = Some(Over { error, end });
+                        self.on_spent(&error).await;
+                        over = Some(Over { error, end: self.limit_by_budget() });
                     }
                     None => return over.map(|over| over.error),
                 },
@@ -123,24 +130,38 @@ impl Driver {
         }
     }
 
-    /// The budget is nearly spent. Returns until when running tasks may go on.
-    async fn on_spent(&self, error: &Error) -> Option<Instant> {
-        tracing::warn!(pool = %self.shared.pool, error = error.summary(), "the pool ends because of its budget");
-        let spent = self.shared.account().spent(clock::now());
-        self.shared.emit(PoolEvent::BudgetSpent { spent });
-        self.close(error).await
+    /// The user lets running tasks finish.
+    async fn drain(&self, serving: &mut Serving, deadline: Duration) -> Over {
+        let waiting = Error::new(ErrorKind::Closed, "the pool is draining, and the task had not begun")
+            .with_hint("submit the task to another pool");
+        serving.give_up(&waiting);
+        self.shared.enter(PoolPhase::Draining);
+        self.close(&waiting).await;
+        let error = Error::new(
+            ErrorKind::Closed,
+            format!("the pool was drained, and the task did not end within {deadline:?}"),
+        )
+        .with_hint("give `drain` a longer deadline");
+        let end = Instant::now() + deadline;
+        Over { error, end: Some(self.limit_by_budget().map_or(end, |paid| paid.min(end))) }
     }
 
-    /// No new task is accepted, and those that wait fail. Returns until when running tasks may go
-    /// on, if the budget limits that.
-    async fn close(&self, error: &Error) -> Option<Instant> {
-        self.shared
-            .act_in_slices(|state, _| {
-                state.life.fail(error);
-                state.scheduler.close(error.clone());
-            })
-            .await;
+    /// The budget is nearly spent.
+    async fn on_spent(&self, error: &Error) {
+        let spent = self.shared.account().spent(clock::now());
+        self.shared.emit(PoolEvent::BudgetSpent { spent });
+        self.shared.fail(error);
+        self.close(error).await;
+    }
+
+    /// No new task is accepted, and those that wait fail.
+    async fn close(&self, error: &Error) {
+        self.shared.act_in_slices(|state, _| state.scheduler.close(error.clone())).await;
         self.shared.close_queue();
+    }
+
+    /// Until when running tasks may go on, if the budget limits that. The workers are notified.
+    fn limit_by_budget(&self) -> Option<Instant> {
         let lasts = self.shared.account().lasts(clock::now())?;
         self.shared.on_budget_end(Instant::now().into_std().checked_add(lasts)?);
         Instant::now().checked_add(lasts.saturating_sub(self.shared.limits.shutdown).max(lasts / 2))
@@ -170,21 +191,15 @@ impl Driver {
             // hold it up.
             let _ = tokio::time::timeout(SCREEN, screen).await;
         }
-        self.shared.conclude(ended.clone());
-        if ended.is_ok() && !self.cleanup.is_done() {
-            // Nothing is paid any more; resources that are still held are removed as soon as they
-            // can be.
-            if let Err(error) = self.cleanup.end_all(Instant::now() + RELEASED_GONE, |_| ()).await {
-                tracing::error!(pool = %self.shared.pool, error = error.summary(), "released machines are not gone");
-            }
+        self.shared.on_driver_ended(ended.clone());
+        if ended.is_ok() {
+            // Nothing is paid for any more, so the caller does not wait for this.
+            self.cleanup.remove_rest().await;
         }
         if let Err(left) = &ended {
             tracing::error!(pool = %self.shared.pool, error = %left, "not everything could be ended");
         }
-        match (error, ended) {
-            (Some(error), Err(left)) => Some(error.with_context("cleanup", left)),
-            (error, _) => error,
-        }
+        error.map(|error| error.with_left(ended))
     }
 }
 

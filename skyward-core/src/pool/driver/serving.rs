@@ -114,7 +114,7 @@ impl Serving {
                 self.on_agent_notice(node, connection, reason, ends_in, words);
             }
             // The driver's loop handles the ends of the pool.
-            Command::Panicked(_) | Command::Shutdown { .. } => {}
+            Command::Drain { .. } | Command::Panicked(_) | Command::Shutdown { .. } => {}
         }
         self.settle_size();
     }
@@ -167,7 +167,6 @@ impl Serving {
     ///   machines that are still being paid are the reason.
     fn on_refused(&mut self, index: NodeIndex, error: Error) {
         if self.fleet(|fleet| fleet.has_workers()) {
-            tracing::warn!(pool = %self.shared.pool, node = index.0, error = error.summary(), "a lost node has no machine for now");
             self.shared.act(|state, now| state.scheduler.on_node_refused(now, index, &error));
             if self.fresh.remove(&index) == Some(Fresh::Joined) {
                 self.growth.refuse(&error);
@@ -242,7 +241,6 @@ impl Serving {
             // The agent was silent for its whole lease, so its machine ends itself if it can.
             return self.on_node_lost(index, error.clone());
         }
-        tracing::warn!(pool = %self.shared.pool, node = index.0, error = error.summary(), "the connection to the agent was lost");
         self.shared.emit(PoolEvent::NodeDisconnected { node: index, error: error.clone() });
         self.decide(|fleet| fleet.on_agent_away(index));
     }
@@ -252,7 +250,6 @@ impl Serving {
         if self.fleet(|fleet| fleet.machine(index)).is_none() {
             return;
         }
-        tracing::warn!(pool = %self.shared.pool, node = index.0, error = error.summary(), "a node is lost");
         if let Some(lost) = self.nodes.remove(&index) {
             lost.agent.leave_place();
             self.notices(|notices| notices.forget(&lost.machine.id));

@@ -12,11 +12,10 @@ use super::timing::{SUCCESSOR_PAUSE, WATCH_PAUSE};
 use crate::error::Result;
 use crate::event::{DrainReason, PoolEvent};
 use crate::ids::{MachineId, NodeIndex};
-use crate::pool::fleet::clock;
 use crate::pool::fleet::directive::{Job, Taken};
 use crate::pool::fleet::notices::{Due, Notice, Notices};
 use crate::pool::node::make::Node;
-use crate::provider::{Checked, MachineReport, Provider, Reason};
+use crate::provider::{Checked, MachineReport, Provider, Reason, clock};
 
 impl Serving {
     /// Reads or changes the notices. `change` must not lock the state, which is locked already.

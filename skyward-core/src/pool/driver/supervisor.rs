@@ -85,8 +85,15 @@ impl Remains {
             // A panic about one machine does not keep the other machines from being ended.
             tokio::time::sleep(PANIC_PAUSE * tries).await;
             ended = match AssertUnwindSafe(cleanup.end_all(end, gone)).catch_unwind().await {
-                // The error names the machines already.
-                Ok(ended) => return self.conclude(ended.map_err(|error| error.with_context("pool", &shared.pool))),
+                Ok(ended) => {
+                    let is_ended = ended.is_ok();
+                    // The error names the machines already.
+                    self.conclude(ended.map_err(|error| error.with_context("pool", &shared.pool)));
+                    if is_ended {
+                        cleanup.remove_rest().await;
+                    }
+                    return;
+                }
                 Err(panic) => Err(self.not_gone(panicked("the provider", &*panic))),
             };
             if Instant::now() >= end {

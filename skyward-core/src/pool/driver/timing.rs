@@ -14,8 +14,6 @@ pub(crate) const LAST_TASKS_CHECK: Duration = Duration::from_millis(50);
 pub(crate) const PANIC_PAUSE: Duration = Duration::from_millis(10);
 /// How long to wait before a machine is asked for again that the budget or the provider refused.
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_secs(60);
-/// How long released machines may take to be gone.
-pub(crate) const RELEASED_GONE: Duration = Duration::from_secs(900);
 /// The time that the terminal gets to show the last events.
 pub(crate) const SCREEN: Duration = Duration::from_secs(1);
 /// How much earlier than the time that a machine takes to be ready a successor is begun.

@@ -72,6 +72,11 @@ impl Account {
             .then(|| format!("{machines} at ${price:.2}/h cost more than the budget of ${most:.2}/h"))
     }
 
+    /// The price at which the budget counts a machine of this offer; `None` if it counts no dollars.
+    pub(crate) fn counts(&self, offer: &Offer) -> Option<f64> {
+        offer.usd_per_hour.filter(|_| self.budget.is_in_dollars())
+    }
+
     /// Checks that a machine of this offer can be launched now, by a pool with `nodes` nodes that are
     /// there and coming, and returns the time after which the machine must end by itself.
     ///

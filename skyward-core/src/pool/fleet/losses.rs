@@ -40,12 +40,12 @@ impl Fleet {
                 losses.workers = Streak::default();
             }
         }
-        let Some(exit) = loss.idle else { return Verdict::Repair(self.on_workers_lost(Workers::One(rank))) };
+        let Some((exit, words)) = loss.idle else { return Verdict::Repair(self.on_workers_lost(Workers::One(rank))) };
         self.start_again(rank, returns, |times| {
             let what = format!(
                 "idle workers ended {times} times in a row, and no task returned in between; the last worker {exit}"
             );
-            Error::new(ErrorKind::WorkerExited, what)
+            Error::new(ErrorKind::WorkerExited, what).with_last_words(rank, &words)
         })
     }
 
@@ -79,7 +79,7 @@ impl Fleet {
             }
             if idle > MAX_IDLE {
                 let hint = "look at the workers' output: the environment or the machine is broken";
-                return Verdict::Failed(Vec::new(), why(idle).of_kind(ErrorKind::Failed).with_hint(hint));
+                return Verdict::Failed(Vec::new(), why(idle).with_kind(ErrorKind::Failed).with_hint(hint));
             }
         }
         Verdict::Repair(self.on_workers_lost(Workers::One(rank)))

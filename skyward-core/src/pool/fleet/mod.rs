@@ -21,7 +21,6 @@ use crate::spec::Nodes;
 
 pub(crate) mod account;
 pub(crate) mod autoscale;
-pub(crate) mod clock;
 pub(crate) mod directive;
 pub(crate) mod launch;
 mod losses;

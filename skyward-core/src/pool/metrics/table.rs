@@ -97,13 +97,18 @@ pub(super) const WORKER_EXITS: Metric = counter(
     &["exit"],
     "worker processes that ended, by the way they ended: `code`, `signal`, `out_of_memory`, `killed` (by the pool), `lost` (with their node), `ended` (with their world)",
 );
+pub(super) const POOLS_FAILED: Metric = counter(
+    "skyward_pools_failed_total",
+    &["cause"],
+    "pools that have failed (`failed`) or have spent their budget (`budget`); each pool counts once",
+);
 pub(super) const LEASE_RENEWALS: Metric =
     counter("skyward_lease_renewals_total", &[], "lease renewals that an agent has confirmed");
 pub(super) const LEASE_SILENCES: Metric =
     counter("skyward_lease_silences_total", &[], "times that an agent confirmed nothing for as long as its lease");
 
 /// All metrics, in the order of the table in the guide.
-pub(super) const ALL: [&Metric; 23] = [
+pub(super) const ALL: [&Metric; 24] = [
     &NODES,
     &WORKERS_READY,
     &TASKS_QUEUED,
@@ -125,6 +130,7 @@ pub(super) const ALL: [&Metric; 23] = [
     &NODES_UNCONFIRMED,
     &GENERATIONS,
     &WORKER_EXITS,
+    &POOLS_FAILED,
     &LEASE_RENEWALS,
     &LEASE_SILENCES,
 ];

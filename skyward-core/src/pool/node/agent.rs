@@ -14,14 +14,14 @@ use super::renewals::Renewals;
 use super::requests::Requests;
 use super::round_trip::RoundTrip;
 use super::timing::FIRST_RENEWAL_PAUSES;
-use crate::error::{Error, ErrorKind, Result, WorkerExit};
+use crate::error::{Error, ErrorKind, LastWords, Result, WorkerExit};
 use crate::event::{DrainReason, OutputStream};
 use crate::ids::{Generation, LaunchId, NodeIndex, Rank};
 use crate::layout::Layout;
 use crate::pool::command::Command;
 use crate::pool::environment::Environment;
-use crate::pool::fleet::clock;
 use crate::pool::tasks::shared::Shared;
+use crate::provider::clock;
 use crate::remote::ByteStream;
 use crate::worker::codec::Frame;
 use crate::worker::link::{Reader, Sender, Writer, link};
@@ -291,13 +291,14 @@ impl Listener {
             return;
         }
         match message {
-            FromAgent::Exited { generation, worker, pid, code, signal, out_of_memory, begun } => {
+            FromAgent::Exited { generation, worker, pid, code, signal, out_of_memory, begun, last_words } => {
                 let exit = match (out_of_memory, signal, code) {
                     (true, ..) => WorkerExit::OutOfMemory,
                     (_, Some(signal), _) => WorkerExit::Signal(signal),
                     (_, None, code) => WorkerExit::Code(code.unwrap_or_default()),
                 };
-                self.shared.on_exited(self.rank(worker), Generation(generation), pid, &exit, begun);
+                let words = LastWords::read(&self.shared.secrets.conceal(&String::from_utf8_lossy(&last_words)));
+                self.shared.on_exited(self.rank(worker), Generation(generation), pid, &exit, words, begun);
             }
             FromAgent::Log { generation, worker, stream, offset, bytes } => {
                 let stream = if stream == 1 { OutputStream::Stdout } else { OutputStream::Stderr };

@@ -12,14 +12,14 @@ use tokio::time::Instant;
 use super::greeting::{greet, greet_persistently, listen};
 use super::make::Node;
 use super::timing::AGENT_ANSWER;
-use crate::error::{Error, ErrorKind, Result, WorkerExit};
+use crate::error::{Error, ErrorKind, LastWords, Result, WorkerExit};
 use crate::event::PoolEvent;
 use crate::ids::{Generation, NodeIndex, Rank};
 use crate::plugin::PluginSet;
 use crate::pool::tasks::shared::Shared;
 use crate::pool::tasks::timing::{ATTEND_PAUSE, LONGEST_ATTEND_PAUSE};
 use crate::spec::ClusterInfo;
-use crate::worker::message::{Cluster, Peer, Peers, StartHook, StartSpec, StartedWorker};
+use crate::worker::message::{Cluster, Peer, Peers, StartHook, StartPayload, StartSpec, StartedWorker};
 
 /// Guards that plugins hold for the life of the pool.
 pub(crate) type Guards = Vec<Box<dyn Any + Send + Sync>>;
@@ -204,12 +204,14 @@ impl World {
             .filter(|plugin| plugin.around_app(&self.cluster).is_some())
             .map(|plugin| plugin.name())
             .collect();
+        let payloads: Vec<&str> = shared.imports.iter().map(|source| source.main()).collect();
+        let named = |names: &[&str]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let error = Error::new(
             ErrorKind::Hook,
             format!(
-                "{} of {} workers had not entered their hooks after {:?}: rank {} (hooks: {})",
-                missing.len(), ranks.len(), shared.limits.hooks, missing.join(", "),
-                if plugins.is_empty() { "none".to_owned() } else { plugins.join(", ") }
+                "{} of {} workers had not entered their hooks and imported their payloads after {:?}: rank {} (hooks: {}; \
+                 payloads: {})",
+                missing.len(), ranks.len(), shared.limits.hooks, missing.join(", "), named(&plugins), named(&payloads)
             ),
         )
         .with_hint("the workers' output shows how far they got; a rank that cannot reach the head's address waits in the rendezvous; `Limits::hooks` gives more time");
@@ -248,10 +250,12 @@ impl World {
         };
         let round_trip = node.agent.round_trip();
         let ended = shared.act(|state, now| {
-            let Some(row) = state.row(rank, generation) else { return Some(WorkerExit::WorldEnded) };
+            let Some(row) = state.row(rank, generation) else {
+                return Some((WorkerExit::WorldEnded, LastWords::default()));
+            };
             // The end of the worker may have been reported while its hello was under way, and is
             // not reported again.
-            let ended = row.process.exit().cloned();
+            let ended = row.process.end();
             if ended.is_none() {
                 state.scheduler.on_ready(now, rank, round_trip);
             }
@@ -289,6 +293,7 @@ impl World {
             secrets: shared.secrets.clone(),
             cwd: node.ready.work_dir.clone(),
             hooks: self.hooks(cluster),
+            payloads: shared.imports.iter().map(StartPayload::new).collect(),
             max_frame_bytes: shared.limits.max_frame_bytes,
             retain_bytes: RETAIN_BYTES,
             store_bytes: shared.limits.store_bytes,
@@ -305,6 +310,7 @@ impl World {
                 accelerator: self.cluster.accelerator.clone(),
                 generation: generation.0,
                 joined: shared.lock().scheduler.is_joined(),
+                shared_host: self.cluster.shared_host,
                 peers: [],
             },
         }
@@ -329,9 +335,10 @@ pub(crate) fn lost_if_silent(node: &Node, error: Error) -> Error {
 }
 
 /// The error of a worker that ended before it was ready.
-fn ended_early(rank: Rank, exit: &WorkerExit) -> Error {
+fn ended_early(rank: Rank, (exit, words): &(WorkerExit, LastWords)) -> Error {
     Error::new(ErrorKind::Start, format!("the worker of rank {rank} {exit} before it took a task"))
         .with_hint("the worker's output may show the reason: read it from `events()` or on the terminal")
+        .with_last_words(rank, words)
 }
 
 impl World {

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{Generation, Rank};
 use crate::pool::command::Command;
 use crate::pool::spawn::{OnEnd, spawn};
-use crate::pool::tasks::failure::hook_error;
+use crate::pool::tasks::failure::start_error;
 use crate::pool::tasks::shared::Shared;
 use crate::worker::link::{Reader, link};
 use crate::worker::message::{FromWorker, StartedWorker, ToWorker};
@@ -73,7 +73,7 @@ pub(super) async fn greet(
     };
     session::check_hello(&hello, worker.pid, generation, rank)?;
     if let Some(failure) = hello.failure {
-        return Err(hook_error(&failure, rank));
+        return Err(start_error(&failure, &shared.imports, &shared.requirements, node.index, rank));
     }
     let connection = shared.on_worker_connected(rank, generation, &sender, hello.received)?;
     if !waiting.is_empty() {

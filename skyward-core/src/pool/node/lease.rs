@@ -9,7 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::ids::MachineId;
 use crate::provider::keeper::LEASE_FILE;
-use crate::remote::{Command, Remote};
+use crate::remote::{Command, Remote, shell};
 
 /// Renews the lease until the future is dropped. A slow renewal is useful for as long as the lease
 /// lasts, and the next renewal does not wait for it, because it may be lost. Without a lease there
@@ -23,8 +23,8 @@ pub(crate) async fn renew(
 ) -> Infallible {
     let Some(lease) = lease else { return std::future::pending().await };
     let pause = lease / 4;
-    let touch = Command::new(["sh".to_owned(), "-c".to_owned(), TOUCH.to_owned(), format!("{folder}/{LEASE_FILE}")]);
-    let touch = touch.deadline(lease);
+    let file = format!("{folder}/{LEASE_FILE}");
+    let touch = Command::new(shell::script(TOUCH).into_iter().chain([file])).deadline(lease);
     let mut ticks = interval_at(Instant::now() + pause, pause);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut renewals = FuturesUnordered::new();

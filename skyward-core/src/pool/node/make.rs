@@ -268,11 +268,9 @@ async fn connect(
     index: NodeIndex,
     layout: Layout,
 ) -> Result<Agent> {
-    let connect = async {
-        let stream = remote.open(&ready.agent_socket).await?;
-        Agent::connect(shared, launch, index, layout, stream).await
-    };
-    tokio::time::timeout(AGENT_ANSWER, connect)
+    // Opening it has a deadline of its own.
+    let stream = remote.open(&ready.agent_socket).await?;
+    tokio::time::timeout(AGENT_ANSWER, Agent::connect(shared, launch, index, layout, stream))
         .await
         .map_err(|_| Error::new(ErrorKind::Timeout, format!("the agent of node {index} did not answer")))?
 }

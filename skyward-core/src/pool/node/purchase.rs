@@ -11,11 +11,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
 use crate::ids::{Attempt, LaunchId, MachineNumber, NodeIndex, OfferId};
 use crate::pool::custody::cleanup::Cleanup;
-use crate::pool::fleet::clock;
 use crate::pool::fleet::launch::Launch;
 use crate::pool::fleet::shortlist::{Next, Shortlist};
 use crate::pool::tasks::shared::Shared;
-use crate::provider::{Checked, Labels, LaunchBatch, LaunchRequest, Machine, Offer, Provider};
+use crate::provider::{Checked, Labels, LaunchBatch, LaunchRequest, Machine, Offer, Provider, clock};
 
 /// How the machines of a pool are bought.
 #[derive(Debug)]
@@ -170,7 +169,7 @@ impl Purchases {
             let id = launch.id(&shared.pool);
             let ends_in = shared.account().admit(&id, launch.machine, offer, nodes, clock::now());
             match ends_in {
-                Ok(ends_in) => requests.push(self.request(shared, *launch, ends_in)),
+                Ok(ends_in) => requests.push(self.request(shared, *launch, offer, ends_in)),
                 Err(error) => {
                     launches.iter().for_each(|launch| shared.account().on_refused(&launch.id(&shared.pool)));
                     return Err(error);
@@ -257,7 +256,7 @@ impl Purchases {
         let (id, nodes, now) = (launch.id(&shared.pool), wanted(shared), Instant::now());
         let ends_in = shared.account().admit(&id, launch.machine, offer, nodes, clock::now())?;
         shared.spending.notify_one();
-        let batch = LaunchBatch::one(offer.clone(), self.request(shared, launch, ends_in));
+        let batch = LaunchBatch::one(offer.clone(), self.request(shared, launch, offer, ends_in));
         cleanup.on_asked(id);
         let none = || Err(Error::new(ErrorKind::Provider, "`Provider::launch` returned no machine"));
         let launched = provider.launch(&batch).await.pop().unwrap_or_else(none);
@@ -292,12 +291,13 @@ impl Purchases {
         Ok(machine)
     }
 
-    fn request(&self, shared: &Shared, launch: Launch, ends_in: Option<Duration>) -> LaunchRequest {
+    fn request(&self, shared: &Shared, launch: Launch, offer: &Offer, ends_in: Option<Duration>) -> LaunchRequest {
         let limits = &shared.limits;
         let mut request =
             LaunchRequest::new(launch.id(&shared.pool), shared.pool.clone(), launch.machine, limits.lease)
                 .owner(&self.owner)
                 .boot(limits.start)
+                .most_usd_per_hour(shared.account().counts(offer))
                 .labels(self.labels.clone());
         request.ends_in = ends_in;
         request

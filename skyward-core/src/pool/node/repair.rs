@@ -129,7 +129,6 @@ pub(crate) async fn replace(
         shared.emit(PoolEvent::NodeGone { node, machine: machine.id.clone() });
     };
     if let Err(error) = cleanup.retire(launch.machine, end, gone).await {
-        tracing::error!(pool = %shared.pool, node = node.0, error = error.summary(), "a lost machine is not confirmed gone");
         shared.emit(PoolEvent::NodeUnconfirmed { node, error });
     }
     let made = make(recipe, cleanup, Arc::clone(&shared), launch, layout, purchase, Some(node)).await;

@@ -111,7 +111,13 @@ pub(super) fn findings(failures: Vec<Failure>, exits: &[(Rank, WorkerExit)]) -> 
             failure.ranks = vec![exception.rank];
         }
         match groups.iter_mut().find(|group| is_same(group, &failure)) {
-            Some(group) => group.ranks.extend(failure.ranks),
+            Some(group) => {
+                group.ranks.extend(failure.ranks);
+                let (stacks, more) = (group.error.stacks(), failure.error.stacks());
+                if stacks != more {
+                    group.error = group.error.clone().with_stacks([stacks, more].concat());
+                }
+            }
             None => groups.push(failure),
         }
     }
@@ -181,16 +187,11 @@ fn kind(stage: Stage, error: &Error) -> FindingKind {
 /// What to do about a finding: the error's own hint where it is the better one, otherwise, or in
 /// addition, a hint for rehearsals.
 fn hint(kind: FindingKind, stage: Stage, error: &Error) -> String {
-    let module = error.exception().is_some_and(|exception| exception.type_name == "ModuleNotFoundError");
     let own = match kind {
         FindingKind::Refused if stage == Stage::Rehearsed => {
             "a rehearsal has one worker on each node, no accelerator, and for JAX the number of CPU devices in \
              each worker that you set: choose ranks and devices that the plugins can serve, such as a mesh with as \
              many places as devices"
-        }
-        FindingKind::Raised if module => {
-            "add the package to the image, `.pip([…])`, or declare the payload, `.payload::<…>()`, so that the \
-             dependencies in its `# /// script` block are installed"
         }
         FindingKind::Raised => {
             "the traceback shows where; when a rank raises, the other ranks wait in their next collective"

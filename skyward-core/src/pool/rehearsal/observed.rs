@@ -101,12 +101,13 @@ impl Observed {
         }
     }
 
-    /// For a call that did not return in time: adds where its ranks were. A stall report is used if
-    /// it came shortly before the call ended and no rank has shown progress since. A gang without
+    /// For a call that did not return in time: adds where its ranks were, unless its error has that.
+    /// A stall report is used if it came shortly before the call ended and no rank has shown progress since. A gang without
     /// progress is ended after `longest`, so a gang with an older report has made progress since
     /// then.
     pub(super) fn add_places(&self, failure: &mut Failure, ended: Instant, longest: Duration) {
         let is_late = failure.stage == Stage::Call && failure.error.kind() == ErrorKind::Timeout;
+        let is_late = is_late && failure.error.stacks().is_empty();
         let Some(stall) = self.stalls.last().filter(|stall| is_late && !stall.went_on) else { return };
         let ago = ended.saturating_duration_since(stall.at);
         if ago > longest.saturating_sub(stall.silent) + STALL_END {
@@ -185,7 +186,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_queued_events_are_read() {
-        let buffer = EventBuffer::new();
+        let buffer = EventBuffer::default();
         let events = buffer.subscribe();
         // More events than a tokio task may read before it must yield to the runtime.
         for _ in 0..1000 {
@@ -200,7 +201,7 @@ mod tests {
 
     #[tokio::test]
     async fn events_that_were_missed_are_a_finding() {
-        let buffer = EventBuffer::new();
+        let buffer = EventBuffer::default();
         let events = buffer.subscribe();
         for _ in 0..5000 {
             buffer.send(output());
@@ -236,7 +237,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_pool_that_never_reports_its_end_is_a_finding() {
-        let buffer = EventBuffer::new();
+        let buffer = EventBuffer::default();
         let events = buffer.subscribe();
         buffer.send(retried());
         let mut observed = Observed::default();

@@ -84,6 +84,7 @@ impl Shared {
                     state.signal(rank, Signal::Stacks, after);
                 }
             }
+            Action::Locate { rank } => state.signal(rank, Signal::Stacks, after),
             Action::Stalled { tasks, silent, stacks } => {
                 // If no task of the gang has a caller that waits, the gang is already being ended.
                 let waited = tasks.into_iter().find_map(|task| Some((task, state.tasks.get(task)?)));

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use super::effect::{Effect, Numbers};
+use super::log::log;
 use super::poison::Content;
 use super::shared::Shared;
 use super::task::{Entry, Reply};
@@ -55,7 +56,7 @@ impl Shared {
             }
             Effect::Retried { task, attempt, error, spans } => {
                 if let Some(spans) = spans {
-                    spans.retry(attempt, &error);
+                    spans.retry();
                 }
                 self.deliver_event(PoolEvent::TaskRetried { task, attempt, error });
             }
@@ -87,16 +88,14 @@ impl Shared {
 
     fn deliver_event(&self, event: PoolEvent) {
         self.metrics.on_event(&event);
+        // A panic in a subscriber costs the line, and not the event.
+        foreign(|| log(&self.pool, &event, || self.lock().life.phase().is_ending()));
         self.events.send(event);
     }
 
     fn deliver_stall(&self, task: TaskId, source: &Source, silent: Duration, stacks: Vec<RankStacks>) {
         let (entry, payload) = (source.entry().to_owned(), source.main().to_owned());
         let message = silence(silent, &stacks);
-        tracing::warn!(
-            pool = %self.pool, task = task.0, entry, payload,
-            "{message}; the task goes on, and `PoolEvent::TaskStalled` has the stacks"
-        );
         self.deliver_event(PoolEvent::TaskStalled { task, entry, payload, silent, message, stacks: stacks.into() });
     }
 

@@ -32,10 +32,6 @@ struct Large {
 }
 
 impl EventBuffer {
-    pub(crate) fn new() -> Self {
-        Self { sender: broadcast::channel(EVENTS).0, large: Mutex::default() }
-    }
-
     pub(crate) fn has_readers(&self) -> bool {
         self.sender.receiver_count() > 0
     }
@@ -77,6 +73,12 @@ impl EventBuffer {
                 oldest.lock().unwrap_or_else(PoisonError::into_inner).take();
             }
         }
+    }
+}
+
+impl Default for EventBuffer {
+    fn default() -> Self {
+        Self { sender: broadcast::channel(EVENTS).0, large: Mutex::default() }
     }
 }
 
@@ -155,7 +157,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_unread_events_of_a_slow_reader_take_a_bounded_number_of_bytes() {
-        let buffer = EventBuffer::new();
+        let buffer = EventBuffer::default();
         let mut slow = buffer.subscribe();
         for offset in 0..1000 {
             buffer.send(output(offset, PIECE));
@@ -179,7 +181,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_reader_that_keeps_up_misses_nothing_and_small_events_are_kept() {
-        let buffer = EventBuffer::new();
+        let buffer = EventBuffer::default();
         let (mut quick, mut slow) = (buffer.subscribe(), buffer.subscribe());
         for offset in 0..1000 {
             buffer.send(output(offset, if offset % 2 == 0 { PIECE } else { 10 }));
@@ -193,7 +195,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_event_that_is_larger_than_the_bound_is_kept_alone() {
-        let buffer = EventBuffer::new();
+        let buffer = EventBuffer::default();
         let mut reader = buffer.subscribe();
         buffer.send(output(0, PIECE));
         buffer.send(output(1, 2 * BYTES));

@@ -1,11 +1,22 @@
 //! Turns the failures that workers report into errors.
 
+use std::sync::Arc;
+
+use super::missing::hint;
 use crate::error::{Error, ErrorKind, Exception};
 use crate::ids::{NodeIndex, Rank};
+use crate::payload::Source;
 use crate::worker::message::Failure;
 
-/// The error of a task that failed, as its worker reports it.
-pub(crate) fn task_error(failure: &Failure, node: NodeIndex, rank: Rank) -> Error {
+/// The error of a task that failed, as its worker reports it. `source` is that of its payload, and
+/// `image` has the requirements of the image.
+pub(crate) fn task_error(
+    failure: &Failure,
+    source: Option<&Source>,
+    image: &[String],
+    node: NodeIndex,
+    rank: Rank,
+) -> Error {
     let exception = || Exception {
         type_name: failure.qualified_type(),
         message: failure.message.clone(),
@@ -17,10 +28,8 @@ pub(crate) fn task_error(failure: &Failure, node: NodeIndex, rank: Rank) -> Erro
     match failure.kind.as_str() {
         "import" => {
             let error = Error::raised(exception());
-            match &failure.package {
-                Some(package) => error.with_hint(format!(
-                    "add the package to the pool's image, `.image(Image::new().pip([\"{package}\"]))`, or to the payload's PEP 723 `dependencies`"
-                )),
+            match &failure.missing {
+                Some(missing) => error.with_hint(hint(missing, source, image)),
                 None => error,
             }
         }
@@ -43,13 +52,30 @@ pub(crate) fn task_error(failure: &Failure, node: NodeIndex, rank: Rank) -> Erro
         "cancelled" => {
             Error::new(ErrorKind::Cancelled, "the task was cancelled on its worker").with_context("rank", rank)
         }
-        "hook" => hook_error(failure, rank),
+        "hook" => hook_error(failure, image, rank),
         _ => Error::raised(exception()),
     }
 }
 
-/// The error of a plugin's hook.
-pub(crate) fn hook_error(failure: &Failure, rank: Rank) -> Error {
+/// The error of a worker that does not become ready: of a plugin's hook, or of one of the payloads
+/// that it imports.
+pub(crate) fn start_error(
+    failure: &Failure,
+    imports: &[Arc<Source>],
+    image: &[String],
+    node: NodeIndex,
+    rank: Rank,
+) -> Error {
+    let source = imports.iter().find(|source| failure.payload.as_deref() == Some(source.digest()));
+    match source {
+        Some(source) => task_error(failure, Some(source), image, node, rank)
+            .with_context("while", format!("importing {} before the pool is ready", source.main())),
+        None => hook_error(failure, image, rank),
+    }
+}
+
+/// The error of a plugin's hook. `image` has the requirements of the image.
+fn hook_error(failure: &Failure, image: &[String], rank: Rank) -> Error {
     let plugin = failure.plugin.as_deref().unwrap_or("a plugin");
     let phase = if failure.phase.as_deref() == Some("exit") { "leaving" } else { "entering" };
     let mut text = format!(
@@ -62,8 +88,8 @@ pub(crate) fn hook_error(failure: &Failure, rank: Rank) -> Error {
         text.push_str(failure.traceback.trim_end());
     }
     let error = Error::new(ErrorKind::Hook, text);
-    match &failure.package {
-        Some(package) => error.with_hint(format!("add `{package}` to the pool's image")),
+    match &failure.missing {
+        Some(missing) => error.with_hint(hint(missing, None, image)),
         None => error,
     }
 }

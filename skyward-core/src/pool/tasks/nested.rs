@@ -100,7 +100,9 @@ impl Shared {
             }
             FromCaller::HelpFailed { help, micros, failure, .. } => {
                 if let Some(id) = state.end_help(rank, generation, help) {
-                    let error = task_error(&failure, state.scheduler.node_of(rank), rank);
+                    let node = state.scheduler.node_of(rank);
+                    let source = state.tasks.get(id).map(|entry| &*entry.task.source);
+                    let error = task_error(&failure, source, &self.requirements, node, rank);
                     self.on_helped(state, now, rank, id, micros, Err(error));
                 }
             }

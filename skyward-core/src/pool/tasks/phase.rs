@@ -20,19 +20,19 @@ impl Shared {
     /// The pool has failed for this reason: it takes no tasks any more, and its driver ends it when
     /// no task runs.
     pub(crate) fn on_failed(&self, error: &Error) {
-        tracing::error!(pool = %self.pool, error = error.summary(), "the pool has failed, and ends");
-        self.lock().life.fail(error);
+        self.fail(error);
         self.emit(PoolEvent::Failed { error: error.clone() });
         self.enter(PoolPhase::Failed);
+    }
+
+    /// The pool ends for this reason, although nobody has shut it down.
+    pub(crate) fn fail(&self, error: &Error) {
+        self.live(|life| life.fail(error));
     }
 
     /// The driver is lost. Callers that wait for tasks receive this error; what was started must
     /// still be ended.
     pub(crate) fn on_driver_lost(&self, error: Error) {
-        // A subscriber of `tracing` may be what panicked.
-        foreign(|| {
-            tracing::error!(pool = %self.pool, error = error.summary(), "the pool's driver has failed; the pool ends its machines");
-        });
         self.emit(PoolEvent::Failed { error: error.clone() });
         self.live(|life| life.lose_driver(&error));
         self.close_queue();
@@ -66,9 +66,25 @@ impl Shared {
         self.live(|life| life.conclude(gone));
     }
 
+    /// The driver has ended the pool, with this result. What other threads have left to a task that
+    /// ends with the driver is done here.
+    pub(crate) fn on_driver_ended(&self, gone: Result<()>) {
+        self.conclude(gone);
+        self.leave_rest();
+    }
+
     /// Waits for the pool's end.
     pub(crate) async fn end(&self) -> Result<()> {
         self.until(|state| state.life.end()).await
+    }
+
+    /// Waits until the pool has failed, and returns why; `None` if it ends without that.
+    pub(crate) async fn failed(&self) -> Option<Error> {
+        self.until(|state| match state.life.failure() {
+            Some(error) => Some(Some(error.clone())),
+            None => state.life.end().map(|_| None),
+        })
+        .await
     }
 
     pub(crate) fn has_ended(&self) -> bool {

@@ -15,7 +15,7 @@ use super::shared::Shared;
 use super::state::State;
 use super::worker::output::Parts;
 use super::worker::{Ended, WorkerRow};
-use crate::error::{Error, ErrorKind, Result, WorkerExit};
+use crate::error::{Error, ErrorKind, LastWords, Result, WorkerExit};
 use crate::event::{OutputChunk, OutputStream, PoolEvent};
 use crate::ids::{Generation, Rank, TaskId};
 use crate::payload::{Outcome, Value};
@@ -68,10 +68,12 @@ impl Shared {
                     }
                 }
                 FromWorker::Failure { mut end, failure } => {
+                    let task = row.session.task(end.run);
                     self.on_warnings(state, rank, end.run, take(&mut end.warnings));
                     let node = state.scheduler.node_of(rank);
-                    let outcome = Err(super::failure::task_error(&failure, node, rank));
-                    self.on_end(state, now, rank, end, 0, outcome);
+                    let source = task.and_then(|task| state.tasks.get(task)).map(|entry| &*entry.task.source);
+                    let error = super::failure::task_error(&failure, source, &self.requirements, node, rank);
+                    self.on_end(state, now, rank, end, 0, Err(error));
                 }
                 FromWorker::Item { run, index, value } => {
                     if let Some(id) = row.session.task(run) {
@@ -80,6 +82,11 @@ impl Shared {
                 }
                 FromWorker::Report { sequence, run, value } => {
                     self.on_report(state, now, rank, Reported { run, sequence, value }, after);
+                }
+                FromWorker::Import { run, begins } => {
+                    if let Some(id) = row.session.task(run) {
+                        state.scheduler.on_import(now, rank, id, begins);
+                    }
                 }
                 FromWorker::Hello(_) => {}
             }
@@ -178,17 +185,25 @@ impl Shared {
     ///
     /// `begun` is the last run that the worker has begun. Runs that were sent after it have
     /// certainly not begun, and are silently given to other workers.
-    pub(crate) fn on_exited(&self, rank: Rank, generation: Generation, pid: u32, exit: &WorkerExit, begun: u64) {
+    pub(crate) fn on_exited(
+        &self,
+        rank: Rank,
+        generation: Generation,
+        pid: u32,
+        exit: &WorkerExit,
+        words: LastWords,
+        begun: u64,
+    ) {
         let known = self.act(|state, now| {
             let row = state.row(rank, generation)?;
-            let Ended { exit, by_itself } = row.on_exited(pid, exit)?;
+            let Ended { exit, by_itself } = row.on_exited(pid, exit, words.clone())?;
             let not_begun = row.session.take_back(begun, u64::MAX);
             // A kill is requested because of the first task of the worker, no matter which task
             // began after it.
             let last = row.session.task(begun).filter(|_| by_itself);
             state.scheduler.on_ended(rank);
             state.on_not_begun(now, rank, &not_begun);
-            state.scheduler.on_lost(now, rank, &exit, last);
+            state.scheduler.on_lost(now, rank, &exit, &words, last);
             Some(exit)
         });
         if let Some(exit) = known {
@@ -235,7 +250,8 @@ impl Shared {
     pub(crate) fn on_stacks(&self, rank: Rank, generation: Generation, text: &[u8]) {
         let text = String::from_utf8_lossy(text).into_owned();
         self.act(|state, now| {
-            if state.row(rank, generation).is_some() {
+            if let Some(row) = state.row(rank, generation) {
+                row.requests.on_stacks(&text);
                 state.scheduler.on_stacks(now, rank, text);
             }
         });

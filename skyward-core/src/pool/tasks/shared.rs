@@ -23,16 +23,16 @@ use super::timing::LAST_ANSWERS;
 use super::waiters::Waiters;
 use super::worker::WorkerRow;
 use crate::compute::{CallsStatus, PoolPhase, PoolStatus, WorkerStatus};
-use crate::error::{Error, WorkerExit};
+use crate::error::{Error, LastWords, WorkerExit};
 use crate::event::{Events, PoolEvent};
 use crate::ids::{Generation, NodeIndex, PoolId, Rank};
-use crate::payload::{TaskOptions, TraceSource};
+use crate::payload::{Source, TaskOptions, TraceSource};
 use crate::pool::command::Command;
+use crate::pool::fleet::Verdict;
 use crate::pool::fleet::account::Account;
-use crate::pool::fleet::{Verdict, clock};
 use crate::pool::foreign::foreign;
 use crate::pool::metrics::Metrics;
-use crate::provider::Machine;
+use crate::provider::{Machine, clock};
 use crate::spec::{Limits, Secrets};
 use crate::worker::link::Sender;
 use crate::worker::message::Signal;
@@ -46,6 +46,10 @@ pub(crate) struct Shared {
     pub(crate) defaults: TaskOptions,
     /// Secrets, which reach only the environment of the workers.
     pub(crate) secrets: Secrets,
+    /// The requirements of the image, for hints.
+    pub(crate) requirements: Vec<String>,
+    /// The payloads that workers import before they are ready.
+    pub(crate) imports: Vec<Arc<Source>>,
     /// The source of the trace context for tasks that do not set their own.
     pub(crate) trace: Option<TraceSource>,
     pub(crate) metrics: Metrics,
@@ -55,7 +59,7 @@ pub(crate) struct Shared {
     pub(crate) spending: Notify,
     state: Mutex<State>,
     pub(crate) refused: Mutex<Refused>,
-    pub(crate) events: EventBuffer,
+    pub(crate) events: Arc<EventBuffer>,
     pub(crate) outbox: Outbox,
     pub(crate) room: Arc<Semaphore>,
     pub(crate) next_task: AtomicU64,
@@ -75,14 +79,18 @@ pub(crate) struct Settings {
     pub(crate) is_mixed: bool,
     pub(crate) defaults: TaskOptions,
     pub(crate) secrets: Secrets,
+    pub(crate) requirements: Vec<String>,
+    pub(crate) imports: Vec<Arc<Source>>,
     pub(crate) trace: Option<TraceSource>,
     pub(crate) metrics: Metrics,
     pub(crate) account: Arc<Mutex<Account>>,
+    pub(crate) events: Arc<EventBuffer>,
 }
 
 impl Shared {
     pub(crate) fn new(pool: PoolId, settings: Settings, commands: mpsc::UnboundedSender<Command>) -> Arc<Self> {
-        let Settings { limits, is_mixed, defaults, secrets, trace, metrics, account } = settings;
+        let Settings { limits, is_mixed, defaults, secrets, requirements, imports, trace, metrics, account, events } =
+            settings;
         Arc::new(Self {
             pool,
             state: Mutex::new(State::new(limits)),
@@ -90,11 +98,13 @@ impl Shared {
             is_mixed,
             defaults,
             secrets,
+            requirements,
+            imports,
             trace,
             metrics,
             account,
             spending: Notify::new(),
-            events: EventBuffer::new(),
+            events,
             outbox: Outbox::default(),
             room: Arc::new(Semaphore::new(limits.max_queued.min(Semaphore::MAX_PERMITS))),
             next_task: AtomicU64::new(1),
@@ -251,13 +261,13 @@ impl Shared {
         let _ = self.commands.send(command);
     }
 
-    /// Waits until this worker has exited.
-    pub(crate) async fn exited(&self, rank: Rank, generation: Generation) -> WorkerExit {
+    /// Waits until this worker has exited. Returns how, and what it wrote last on standard error.
+    pub(crate) async fn exited(&self, rank: Rank, generation: Generation) -> (WorkerExit, LastWords) {
         let exit = self.until_worker(rank, |row| match row.generation() == generation {
-            true => row.process.exit().cloned(),
-            false => Some(WorkerExit::WorldEnded),
+            true => row.process.end(),
+            false => Some((WorkerExit::WorldEnded, LastWords::default())),
         });
-        exit.await.unwrap_or(WorkerExit::WorldEnded)
+        exit.await.unwrap_or((WorkerExit::WorldEnded, LastWords::default()))
     }
 
     /// Waits until all output of the exited workers of these ranks has arrived.
@@ -363,10 +373,11 @@ impl Shared {
     }
 
     /// Changes the state, and sends the messages that result.
-    fn send(&self, change: impl FnOnce(&mut State, &mut After)) {
+    pub(super) fn send<T>(&self, change: impl FnOnce(&mut State, &mut After) -> T) -> T {
         let mut after = After::default();
-        change(&mut self.lock(), &mut after);
+        let result = change(&mut self.lock(), &mut after);
         after.flush.iter().for_each(Sender::flush);
+        result
     }
 
     /// Closes the queue of a pool that ends, so that no caller waits for room any more.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::ErrorKind;
 use crate::ids::{Attempt, NodeIndex, Rank};
 use crate::payload::Outcome;
 
@@ -34,9 +34,8 @@ impl Spans {
         self.attempt().record("ran_us", ran.as_micros() as u64);
     }
 
-    pub(super) fn retry(&self, attempt: Attempt, error: &Error) {
+    pub(super) fn retry(&self) {
         *self.attempt() = tracing::Span::none();
-        tracing::warn!(target: "skyward::task", parent: &self.task, attempt = attempt.0, error = error.summary(), "tried again");
     }
 
     pub(super) fn finish(&self, outcome: &Outcome) {

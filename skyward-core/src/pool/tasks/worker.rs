@@ -7,14 +7,14 @@ pub(crate) mod process;
 
 use std::sync::Arc;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use self::connection::Connection;
 use self::output::Output;
 use self::process::Process;
 use super::caller::Calls;
 use super::held::Unread;
-use crate::error::WorkerExit;
+use crate::error::{LastWords, WorkerExit};
 use crate::ids::Generation;
 use crate::worker::session::Session;
 
@@ -39,6 +39,8 @@ pub(crate) struct Requests {
     recall: Option<u64>,
     /// Why the worker is to be killed, if a kill was requested.
     kill: Option<WorkerExit>,
+    /// Those who wait for the stacks of the worker.
+    stacks: Vec<oneshot::Sender<String>>,
 }
 
 /// The end of a worker.
@@ -135,12 +137,12 @@ impl WorkerRow {
     }
 
     /// A process has ended. `None` if that was known already, or if it is another process.
-    pub(crate) fn on_exited(&mut self, pid: u32, exit: &WorkerExit) -> Option<Ended> {
+    pub(crate) fn on_exited(&mut self, pid: u32, exit: &WorkerExit, words: LastWords) -> Option<Ended> {
         if !self.process.is_ended_by(pid) {
             return None;
         }
         let ended = self.requests.on_exited(exit);
-        self.process.on_ended(pid, ended.exit.clone());
+        self.process.on_ended(pid, ended.exit.clone(), words);
         self.connection.close();
         self.calls = None;
         self.changed.notify_waiters();
@@ -165,6 +167,7 @@ impl WorkerRow {
         self.connection.close();
         self.calls = None;
         self.connection.stop_reader();
+        self.requests.stacks.clear();
         self.changed.notify_waiters();
     }
 }
@@ -190,9 +193,21 @@ impl Requests {
         self.kill.get_or_insert(reason);
     }
 
+    /// The agent is asked for the stacks of the worker.
+    pub(super) fn ask_for_stacks(&mut self, asked: oneshot::Sender<String>) {
+        self.stacks.push(asked);
+    }
+
+    /// The stacks of the worker have arrived.
+    pub(super) fn on_stacks(&mut self, text: &str) {
+        // Who does not wait any more gets nothing.
+        self.stacks.drain(..).for_each(|asked| drop(asked.send(text.to_owned())));
+    }
+
     /// The worker has ended like this. A requested kill is reported with the reason of the request.
     fn on_exited(&mut self, exit: &WorkerExit) -> Ended {
         self.recall = None;
+        self.stacks.clear();
         match self.kill.take().filter(|_| *exit == WorkerExit::Signal(9)) {
             Some(reason) => Ended { exit: reason, by_itself: false },
             None => Ended { exit: exit.clone(), by_itself: true },

@@ -15,7 +15,7 @@ use tokio::sync::RwLock;
 
 use super::container::{self, POOL};
 use super::image::{self, ImageFacts};
-use super::{Docker, clock, gpus, network, provider, soon};
+use super::{Docker, clock, gpus, network, provider, shell, soon};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{MachineId, PoolId};
 use crate::provider::local::ACCELERATORS_TAKEN;
@@ -142,7 +142,11 @@ impl Docker {
             let made = tokio::spawn(async move {
                 let _held = (guard, choosing);
                 let docker = this.engine.api().await?;
-                match docker.create_container(Some(options), body).await {
+                let created = docker.create_container(Some(options), body).await;
+                if created.is_ok() && this.has_shell.get().is_none() {
+                    this.check_shell(&of).await?;
+                }
+                match created {
                     Ok(_) if devices.is_empty() => this.start(&of).await.map(|()| Made::New),
                     Ok(_) => this.start_with_devices(&of).await,
                     Err(error) if fault(&error) == Fault::Busy => Ok(Made::There),
@@ -173,6 +177,16 @@ impl Docker {
         }
         let message = format!("other containers took the accelerators that were free for machine {}", request.number);
         Err(Error::new(ErrorKind::Provider, message).temporary().with_hint(ACCELERATORS_TAKEN))
+    }
+
+    /// Removes a container that has no shell, and explains it.
+    async fn check_shell(&self, name: &str) -> Result<()> {
+        let checked = shell::check(&self.engine, name, &self.options.image).await;
+        match &checked {
+            Ok(()) => drop(self.has_shell.set(())),
+            Err(_) => self.remove(name).await?,
+        }
+        checked
     }
 
     /// Starts a container, unless another container has one of its accelerators (another client

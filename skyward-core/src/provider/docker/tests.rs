@@ -79,6 +79,17 @@ fn answer(head: &str, body: &[u8], containers: &mut Vec<Value>, rivals: &mut Vec
     };
     let of_container = path.split_once("/containers/").map_or("", |(_, rest)| rest);
     match (method, of_container) {
+        ("HEAD", of) if of.ends_with("/archive") => {
+            let bare =
+                containers.iter().any(|found| found["Image"] == BARE && named(found, of.trim_end_matches("/archive")));
+            match bare {
+                true => answer_of("404 Not Found", ""),
+                false => answer_of("501 Not Implemented", ""),
+            }
+        }
+        ("GET", of) if of.ends_with("/json") => {
+            answer_of("200 OK", r#"{"Config":{"Env":["A=b","PATH=/opt/bin:/bin"]}}"#)
+        }
         ("GET", "json") => {
             // The containers of one launch, or all.
             let launch = query.split_once("skyward.launch%3D").map(|(_, rest)| rest.split("%22").next().unwrap());
@@ -96,7 +107,9 @@ fn answer(head: &str, body: &[u8], containers: &mut Vec<Value>, rivals: &mut Vec
                 make(containers, &format!("rival{}", containers.len()), labels, 1);
             }
             let mut asked: Value = serde_json::from_slice(body).unwrap();
-            make(containers, name, asked["Labels"].take(), 2)
+            let answer = make(containers, name, asked["Labels"].take(), 2);
+            containers.last_mut().unwrap()["Image"] = asked["Image"].take();
+            answer
         }
         ("POST", of) if of.ends_with("/start") => {
             let found = containers.iter_mut().find(|found| named(found, of.trim_end_matches("/start")));
@@ -108,10 +121,14 @@ fn answer(head: &str, body: &[u8], containers: &mut Vec<Value>, rivals: &mut Vec
             answer_of("204 No Content", "")
         }
         _ if path.ends_with("/version") => answer_of("200 OK", r#"{"ApiVersion":"1.41","MinAPIVersion":"1.41"}"#),
+        _ if path.ends_with("/images/bare/json") => answer_of("200 OK", &json!({ "Id": BARE }).to_string()),
         _ if path.ends_with("/images/image/json") => answer_of("200 OK", r#"{"Id":"sha256:1"}"#),
         other => panic!("nobody asks for {other:?} {path}"),
     }
 }
+
+/// The id of an image without a shell.
+const BARE: &str = "sha256:2";
 
 fn batch(number: u32, accelerators: u32) -> LaunchBatch {
     let (pool, number) = (PoolId::new("p-x"), MachineNumber(number));
@@ -136,6 +153,17 @@ async fn a_repeated_launch_is_the_same_container_with_its_accelerators() {
     assert_eq!(error.kind(), ErrorKind::Provider, "{error}");
     assert!(error.is_temporary(), "{error}");
     assert!(format!("{error:#}").contains("skyward-p-x-n0-a1"), "{error}");
+}
+
+#[tokio::test]
+async fn an_image_without_a_shell_is_named_and_its_container_removed() {
+    let engine = Pretended::new(&[]);
+    let docker = Docker { options: Options::new("bare".to_owned()), ..engine.docker(1) };
+    let error = launch(&docker, &batch(0, 1)).await.unwrap_err();
+    let said = "the image bare has no shell: there is no `sh` in /bin nor in its PATH, /opt/bin:/bin";
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Provider, said));
+    assert!(!error.is_temporary() && error.hint().unwrap().contains("`scratch`"), "{error:#}");
+    assert_eq!(engine.devices(), []);
 }
 
 #[tokio::test]

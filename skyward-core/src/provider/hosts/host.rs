@@ -170,6 +170,8 @@ mod tests {
             ("alice@10.0.0.1:2222", "alice@10.0.0.1:2222"),
             ("fd00::1", "[fd00::1]:22"),
             ("a@b@[fd00::1]:7", "a@b@[fd00::1]:7"),
+            ("fe80::1%eth0", "[fe80::1%eth0]:22"),
+            ("alice@[fe80::1%eth0]:2222", "alice@[fe80::1%eth0]:2222"),
         ] {
             let host: Host = text.parse().unwrap();
             assert_eq!(host.to_string(), shown);

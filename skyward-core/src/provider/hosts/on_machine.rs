@@ -8,7 +8,7 @@ use super::record::DEVICES;
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::Machine;
 use crate::provider::keeper::MARK;
-use crate::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
+use crate::remote::{ByteStream, Command, CommandOutput, OnLine, Remote, shell};
 
 /// Runs commands in the machine's folder, with its mark and its accelerators in their environment.
 /// Fails when the folder is gone.
@@ -36,7 +36,8 @@ impl Remote for OnMachine {
             return Err(Error::new(ErrorKind::Bootstrap, "the command is empty"));
         };
         let mut wrapped = command.clone();
-        wrapped.argv = ["sh", "-c", ENTER, self.folder.as_str()].map(str::to_owned).to_vec();
+        wrapped.argv = shell::script(ENTER).to_vec();
+        wrapped.argv.push(self.folder.clone());
         wrapped.argv.extend(command.argv.iter().cloned());
         wrapped.env.insert(MARK.to_owned(), self.machine.id.to_string());
         // Other nodes may share the host: a node that asked for no accelerator sees none.

@@ -9,6 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::*;
+use crate::provider::other_user::OtherUser;
+use crate::remote::shell::hostile::{self, SHELLS, Sh};
 
 /// What a keeper counts: checks until it ends a machine, checks until it ends one that was never
 /// renewed, and hundredths of a second.
@@ -34,20 +36,20 @@ impl Kept {
     }
 
     /// The same with other times, and as another user of this host.
-    fn of(user: Option<u32>, shell: &[&str], times: Times, script: &str) -> Self {
+    fn of(user: Option<&OtherUser>, shell: &[&str], times: Times, script: &str) -> Self {
         let mark = format!("test-{:016x}", rand::random::<u64>());
         let folder = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>()));
         std::fs::create_dir(&folder).unwrap();
-        std::os::unix::fs::chown(&folder, user, user).unwrap();
-        let id = user.unwrap_or_default().to_string();
-        let becomes = ["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups"];
-        let becomes = if user.is_some() { &becomes[..] } else { &[] };
-        let marked = [becomes, &["sh", "-c", "trap '' TERM INT; exec sleep 600"]].concat();
+        let id = user.map(OtherUser::id);
+        std::os::unix::fs::chown(&folder, id, id).unwrap();
+        let becomes = user.map(OtherUser::becomes).unwrap_or_default();
+        let becomes: Vec<_> = becomes.split_whitespace().collect();
+        let marked = [&becomes[..], &["sh", "-c", "trap '' TERM INT; exec sleep 600"]].concat();
         let marked = spawn(marked[0], &marked[1..], Some(&mark));
         let place = folder.to_str().unwrap();
         let [looks, first, life] = [times.looks, times.first, times.life].map(|number| number.to_string());
         let arguments = ["-c", script, "keeper", place, "0.02", &looks, &first, &life, "processes", &mark];
-        let keeper = [becomes, shell, &arguments].concat();
+        let keeper = [&becomes[..], shell, &arguments].concat();
         let keeper = spawn(keeper[0], &keeper[1..], None);
         let kept = Self { mark, folder, keeper, marked };
         kept.wait("the lease is there", |kept| kept.lease().exists());
@@ -70,7 +72,7 @@ impl Kept {
 
     #[track_caller]
     fn wait(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + DEADLINE;
         while !holds(self) {
             assert!(Instant::now() < end, "never happened: {what}");
             std::thread::sleep(Duration::from_millis(5));
@@ -156,6 +158,8 @@ with_each_shell! {
 }
 
 mod ending;
+mod off;
+mod users;
 
 fn a_machine_whose_lease_is_not_renewed_ends_with_all_its_processes(shell: &[&str]) {
     let mut kept = Kept::new(shell, 5);
@@ -232,7 +236,7 @@ impl Held {
     /// Waits until a process has the pipe open, or until none has.
     #[track_caller]
     fn wait(&mut self, is_open: bool) {
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + DEADLINE;
         // The end of the pipe can be read where nobody can write.
         while self.pipe.read(&mut [0; 16]).is_ok_and(|count| count == 0) == is_open {
             assert!(Instant::now() < end, "processes have the pipe open: {}", !is_open);
@@ -251,7 +255,7 @@ fn processes_that_only_start_others_end_with_their_machine(shell: &[&str]) {
     // Each starts the next one and ends. A stopped orphan gets HUP and continues.
     // A shell's own chain ends at its limit of nested functions. This one ends when the test is long
     // gone.
-    let script = "import os, signal, sys, time\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nend = time.time() + 120\n\
+    let script = "import os, signal, sys, time\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nend = time.time() + 300\n\
         os.open(sys.argv[1], os.O_WRONLY)\nwhile time.time() < end:\n if os.fork(): os._exit(0)";
     let mut held = Held::new();
     let mut kept = Kept::new(shell, NEVER);
@@ -268,150 +272,6 @@ fn processes_that_only_start_others_end_with_their_machine(shell: &[&str]) {
     for storm in &mut storms {
         storm.wait().unwrap();
     }
-}
-
-#[test]
-#[ignore = "needs root"]
-fn a_mark_that_another_user_copies_does_not_keep_a_machine_of_root_in_bash() {
-    a_mark_that_another_user_copies_does_not_keep_a_machine_of_root(&BASH);
-}
-
-#[test]
-#[ignore = "needs root, dash"]
-fn a_mark_that_another_user_copies_does_not_keep_a_machine_of_root_in_dash() {
-    a_mark_that_another_user_copies_does_not_keep_a_machine_of_root(&DASH);
-}
-
-#[test]
-#[ignore = "needs root, busybox"]
-fn a_mark_that_another_user_copies_does_not_keep_a_machine_of_root_in_busybox() {
-    a_mark_that_another_user_copies_does_not_keep_a_machine_of_root(&BUSYBOX);
-}
-
-fn a_mark_that_another_user_copies_does_not_keep_a_machine_of_root(shell: &[&str]) {
-    let (user, mut kept) = (some_user(), Kept::new(shell, NEVER));
-    // A program that runs as root for every user, as `su` does.
-    let scratch = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>()));
-    std::fs::create_dir(&scratch).unwrap();
-    std::fs::set_permissions(&scratch, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let program = scratch.join("sleep");
-    std::fs::copy("/bin/sleep", &program).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
-    let again = "while :; do sleep 600; done";
-    let mut others = [
-        spawn_as(&user, &["sleep", "600"], &kept.mark),
-        spawn_as(&user, &["sh", "-c", again], &kept.mark),
-        spawn_as(&user, &[program.to_str().unwrap(), "600"], &kept.mark),
-    ];
-    for other in &others {
-        kept.wait("it is the other user", |_| real_user(other.id()).as_ref() == Some(&user));
-    }
-    kept.ask();
-    kept.ends();
-    let alive = others.each_ref().map(|other| lives(other.id()));
-    for other in &mut others {
-        let group = rustix::process::Pid::from_child(other);
-        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
-        other.wait().unwrap();
-    }
-    std::fs::remove_dir_all(&scratch).unwrap();
-    assert_eq!(alive, [true; 3], "a process of another user was ended");
-}
-
-#[test]
-#[ignore = "needs root"]
-fn processes_that_became_another_user_end_with_the_machine_in_bash() {
-    processes_that_became_another_user_end_with_the_machine(&BASH);
-}
-
-#[test]
-#[ignore = "needs root, dash"]
-fn processes_that_became_another_user_end_with_the_machine_in_dash() {
-    processes_that_became_another_user_end_with_the_machine(&DASH);
-}
-
-#[test]
-#[ignore = "needs root, busybox"]
-fn processes_that_became_another_user_end_with_the_machine_in_busybox() {
-    processes_that_became_another_user_end_with_the_machine(&BUSYBOX);
-}
-
-fn processes_that_became_another_user_end_with_the_machine(shell: &[&str]) {
-    let user = some_user();
-    let becomes = format!("setpriv --reuid {user} --regid {user} --clear-groups");
-    for script in [
-        // An orphan in a session of its own; a child without its environment; one in the session of
-        // a process that has not become another user.
-        format!("exec 5>\"$0\"; setsid {becomes} sleep 600 & "),
-        format!("exec 5>\"$0\"; env -i {becomes} sleep 600 & wait"),
-        format!("exec 5>\"$0\"; (env -i {becomes} sleep 600 &) ; exec 5>&-; exec sleep 600"),
-    ] {
-        let mut held = Held::new();
-        let mut kept = Kept::new(shell, NEVER);
-        std::fs::write(kept.folder.join("key"), format!("secret-{}", kept.mark)).unwrap();
-        let mut command = Command::new("setsid");
-        command.args(["sh", "-c", &script]).arg(&held.path).stdin(Stdio::null());
-        command.env("SKYWARD_MACHINE", &kept.mark).env(KEY, format!("secret-{}", kept.mark));
-        let mut started = command.spawn().unwrap();
-        held.wait(true);
-        kept.ask();
-        kept.ends();
-        held.wait(false);
-        started.wait().unwrap();
-    }
-}
-
-#[test]
-#[ignore = "needs root"]
-fn a_fork_bomb_at_its_limit_ends_with_the_machine_in_bash() {
-    a_fork_bomb_at_its_limit_ends_with_the_machine(&BASH);
-}
-
-#[test]
-#[ignore = "needs root, dash"]
-fn a_fork_bomb_at_its_limit_ends_with_the_machine_in_dash() {
-    a_fork_bomb_at_its_limit_ends_with_the_machine(&DASH);
-}
-
-#[test]
-#[ignore = "needs root, busybox"]
-fn a_fork_bomb_at_its_limit_ends_with_the_machine_in_busybox() {
-    a_fork_bomb_at_its_limit_ends_with_the_machine(&BUSYBOX);
-}
-
-fn a_fork_bomb_at_its_limit_ends_with_the_machine(shell: &[&str]) {
-    let user = some_user();
-    let times = Times { looks: NEVER, first: NEVER, life: 0 };
-    let mut kept = Kept::of(user.parse().ok(), shell, times, KEEPER);
-    let mut held = Held::new();
-    let bomb = "trap '' HUP; exec 5>\"$0\"; f() { while :; do f & done; }; f";
-    let path = held.path.to_str().unwrap();
-    let mut bomb = spawn_as(&user, &["prlimit", "--nproc=100:100", "sh", "-c", bomb, path], &kept.mark);
-    held.wait(true);
-    kept.ask();
-    kept.ends();
-    held.wait(false);
-    bomb.wait().unwrap();
-}
-
-/// The number of a user of whom there are no processes.
-fn some_user() -> String {
-    let is_root = rustix::process::geteuid().is_root();
-    assert!(is_root, "only root starts processes of another user: run this test as root");
-    ((1 << 20) + rand::random::<u32>() % (1 << 20)).to_string()
-}
-
-/// Starts a program as another user, in a group of its own.
-fn spawn_as(user: &str, words: &[&str], mark: &str) -> Child {
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid", user, "--regid", user, "--clear-groups"]).args(words).process_group(0);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).env("SKYWARD_MACHINE", mark);
-    command.spawn().unwrap()
-}
-
-fn real_user(id: u32) -> Option<String> {
-    let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next().map(str::to_owned))
 }
 
 #[test]
@@ -434,13 +294,12 @@ fn a_keeper_in_busybox_that_can_start_no_process_continues_until_it_can() {
 
 fn a_keeper_that_can_start_no_process_continues_until_it_can(shell: &[&str]) {
     // A limit of processes applies to all processes of a user, but not to root.
-    let id = some_user();
-    let mut kept = Kept::of(id.parse().ok(), shell, Times { looks: 50, first: 50, life: 100_000 }, KEEPER);
+    let user = OtherUser::any();
+    let mut kept = Kept::of(Some(&user), shell, Times { looks: 50, first: 50, life: 100_000 }, KEEPER);
     let keeper = kept.keeper.id().to_string();
     let limit = |count: &str| {
-        let mut set = Command::new("setpriv");
-        set.args(["--reuid", &id, "--regid", &id, "--clear-groups", "prlimit", "--pid", &keeper]);
-        let set = set.arg(format!("--nproc={count}:")).status().unwrap();
+        let words = format!("{} prlimit --pid {keeper} --nproc={count}:", user.becomes());
+        let set = Command::new("setpriv").args(words.split(' ').skip(1)).status().unwrap();
         assert!(set.success());
     };
     limit("1");
@@ -480,7 +339,7 @@ fn a_keeper_touches_files_that_a_cleaner_removes_by_age(shell: &[&str]) {
         paths[2],
     ];
     let mut keeper = spawn(shell[0], &[&shell[1..], &arguments].concat(), None);
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + DEADLINE;
     let is_old = |path: &PathBuf| path.metadata().unwrap().modified().unwrap() == old;
     while (is_old(&record) || is_old(&share)) && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
@@ -539,52 +398,6 @@ fn a_booting_machine_has_its_boot_time_until_the_first_renewal(shell: &[&str]) {
 
 // Not with busybox, whose shell has a `poweroff` of its own.
 #[test]
-fn a_host_that_is_the_machine_is_powered_off_by_bash() {
-    a_host_that_is_the_machine_is_powered_off(&BASH);
-}
-
-#[test]
-#[ignore = "needs dash"]
-fn a_host_that_is_the_machine_is_powered_off_by_dash() {
-    a_host_that_is_the_machine_is_powered_off(&DASH);
-}
-
-fn a_host_that_is_the_machine_is_powered_off(shell: &[&str]) {
-    let scratch = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>()));
-    std::fs::create_dir_all(scratch.join("bin")).unwrap();
-    // The orderly way is missing, as on a host without systemd.
-    for (program, status) in [("systemctl", 1), ("shutdown", 1), ("poweroff", 0)] {
-        let file = scratch.join("bin").join(program);
-        let script =
-            format!("#!/bin/sh\necho {program}\"${{*:+ }}$*\" >>'{}/asked'\nexit {status}\n", scratch.display());
-        std::fs::write(&file, script).unwrap();
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    let folder = scratch.join("node");
-    let keeper = Keeper::new(folder.to_str().unwrap(), Duration::ZERO).end(KeeperEnd::PowerOff);
-    let arguments: Vec<String> = keeper.arguments();
-    let mut command = Command::new(shell[0]);
-    command.args(&shell[1..]).args(["-c", KEEPER, "keeper"]).args(arguments);
-    let path = std::env::var("PATH").unwrap();
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // Its process group ends with it.
-    let mut keeper = command.env("PATH", format!("{}/bin:{path}", scratch.display())).process_group(0).spawn().unwrap();
-    let end = Instant::now() + Duration::from_secs(30);
-    let asked = || std::fs::read_to_string(scratch.join("asked")).unwrap_or_default();
-    while !asked().ends_with("\npoweroff\n") && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let waits = lives(keeper.id());
-    let group = rustix::process::Pid::from_child(&keeper);
-    rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
-    keeper.wait().unwrap();
-    let (asked, kept_folder) = (asked(), folder.is_dir());
-    std::fs::remove_dir_all(&scratch).unwrap();
-    assert_eq!(asked, "systemctl poweroff --no-wall\nshutdown -P now\npoweroff\n", "{shell:?}");
-    assert!(waits && kept_folder, "{shell:?}: it waits until the power is off");
-}
-
-#[test]
 fn a_keeper_is_started_by_its_command() {
     let folder = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>())).join("node");
     let command = Keeper::new(folder.to_str().unwrap(), Duration::from_secs(3600)).ends_in(Duration::from_millis(200));
@@ -592,13 +405,40 @@ fn a_keeper_is_started_by_its_command() {
     let words: Vec<&str> = command.iter().map(String::as_str).collect();
     let begun = Instant::now();
     let mut keeper = spawn(words[0], &words[1..], None);
-    while lives(keeper.id()) && begun.elapsed() < Duration::from_secs(30) {
+    while lives(keeper.id()) && begun.elapsed() < DEADLINE {
         std::thread::sleep(Duration::from_millis(5));
     }
     let ended = !lives(keeper.id());
     keeper.kill().unwrap();
     assert!(keeper.wait().unwrap().success() && ended);
     std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
+}
+
+#[test]
+#[ignore = "needs dash, busybox"]
+fn a_users_settings_do_not_keep_a_keeper_from_ending_its_machine() {
+    for name in SHELLS {
+        let sh = Sh::new(name).unwrap();
+        let mark = format!("test-{:016x}", rand::random::<u64>());
+        let folder = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>()));
+        std::fs::create_dir(&folder).unwrap();
+        let mut marked = spawn("sleep", &["600"], Some(&mark));
+        let keeper = Keeper::new(folder.to_str().unwrap(), Duration::from_secs(1));
+        let words = keeper.end(KeeperEnd::Processes { mark }).command();
+        let mut command = Command::new("sh");
+        command.args(&words[1..]).envs(hostile::environment()).env("PATH", sh.path()).stdin(Stdio::null());
+        let mut keeper = command.spawn().unwrap();
+        let begun = Instant::now();
+        while lives(keeper.id()) && begun.elapsed() < DEADLINE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let ended = !lives(keeper.id()) && !lives(marked.id()) && !folder.exists();
+        for child in [&mut keeper, &mut marked] {
+            let _ = child.kill();
+        }
+        marked.wait().unwrap();
+        assert!(keeper.wait().unwrap().success() && ended, "{name}");
+    }
 }
 
 #[test]
@@ -616,6 +456,8 @@ fn a_keeper_checks_more_often_than_the_lease_is_renewed_and_a_little_longer_than
     assert_eq!(longest[3..5], ["4294967295", "94608000000"]);
 }
 
+/// For what must come, also on a host with much else to do.
+const DEADLINE: Duration = Duration::from_secs(120);
 /// More checks than happen during a test.
 const NEVER: u32 = 1_000_000;
 const BASH: [&str; 2] = ["bash", "--posix"];

@@ -4,9 +4,9 @@
 //! takes a lock on `<root>`.
 
 use std::collections::BTreeSet;
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -17,6 +17,7 @@ use super::claims::{ADDRESS, DEVICES, free_address, free_devices};
 use super::held::{self, Written};
 use super::lock::wait_for;
 use super::marked::user;
+use super::root::{ROOT, Root, make_private};
 use crate::error::{Error, ErrorKind, Refusal, Result};
 use crate::ids::{LaunchId, MachineId, MachineNumber, OfferId, PoolId};
 use crate::provider::timing::{LONGEST_LEASE, UNRECORDED_LEASE};
@@ -28,33 +29,27 @@ use crate::spec::hex;
 /// The folder that contains all pools of this user on this host.
 #[derive(Debug, Clone)]
 pub(super) struct Folders {
-    root: PathBuf,
-    /// The variable to change when the root cannot be used.
-    variable: &'static str,
+    root: Root,
 }
 
 impl Folders {
     /// In the given folder, or else in the host's folder for short-lived files.
     pub(super) fn new(given: Option<&Path>) -> Self {
-        if let Some(root) = given {
-            return Self { root: root.to_owned(), variable: ROOT };
-        }
-        let from = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let name = format!("skyward-{}", user());
-        match (from(ROOT), from("XDG_RUNTIME_DIR").filter(|folder| folder.is_dir())) {
-            (Some(root), _) => Self { root, variable: ROOT },
-            (None, Some(runtime)) => Self { root: runtime.join(name), variable: ROOT },
-            (None, None) => Self { root: std::env::temp_dir().join(name), variable: ROOT },
-        }
+        Self { root: Root::new(given) }
+    }
+
+    /// Checks that the folder can be used, before anything is created.
+    pub(super) fn check(&self) -> Result<()> {
+        self.root.check()
     }
 
     /// The root as an absolute path, and this machine.
     pub(super) fn identity(&self) -> Result<String> {
-        let root = std::path::absolute(&self.root).map_err(|error| cannot("find", &self.root, error))?;
+        let root = std::path::absolute(self.root.path()).map_err(|error| cannot("find", self.root.path(), error))?;
         match root.to_str() {
             Some(root) => Ok(format!("{root} on {}", client::machine())),
             None => Err(Error::new(ErrorKind::Provider, format!("the path {} is not UTF-8", root.display()))
-                .with_hint(format!("set {} to a folder with a plain name", self.variable))),
+                .with_hint(format!("set {ROOT} to a folder with a plain name"))),
         }
     }
 
@@ -64,19 +59,19 @@ impl Folders {
     }
 
     pub(super) fn pool(&self, pool: &PoolId) -> Result<PathBuf> {
-        Ok(self.root.join(simple(pool.as_str())?))
+        Ok(self.root.path().join(simple(pool.as_str())?))
     }
 
     pub(super) fn machine(&self, machine: &MachineId) -> Result<PathBuf> {
         let (pool, node) = split(machine)?;
-        Ok(self.root.join(pool).join(node))
+        Ok(self.root.path().join(pool).join(node))
     }
 
     /// Creates a pool's folder, and in it a record of the pool's owner. The record is locked until
     /// the returned file is dropped.
     pub(super) async fn prepare(&self, pool: &PoolRequest) -> Result<Arc<File>> {
         let folder = self.pool(&pool.pool)?;
-        self.make_root()?;
+        self.root.make()?;
         let failed = |error: io::Error| cannot("create", &folder, error);
         make_private(&folder).map_err(failed)?;
         held::note(&folder).map_err(failed)?;
@@ -88,7 +83,7 @@ impl Folders {
     /// gone, as [`prepare`](Self::prepare) does.
     pub(super) async fn adopt(&self, pool: &PoolRequest) -> Result<Arc<File>> {
         let folder = self.pool(&pool.pool)?;
-        self.make_root()?;
+        self.root.make()?;
         // Of two that adopt at the same time, the second one finds the first. No machine is added
         // meanwhile, during which the record is locked too.
         let _lock = self.lock().await?;
@@ -108,7 +103,7 @@ impl Folders {
     /// these marks.
     pub(super) fn pools(&self, marks: &BTreeSet<String>, now: SystemTime) -> Result<Vec<PoolRecord>> {
         let mut pools = Vec::new();
-        for folder in subfolders(&self.root).map_err(|error| cannot("read", &self.root, error))? {
+        for folder in subfolders(self.root.path()).map_err(|error| cannot("read", self.root.path(), error))? {
             let Some(name) = folder.file_name().and_then(|name| name.to_str()) else { continue };
             let written = Written::read(&folder).unwrap_or_else(|| Written::new("", UNRECORDED_LEASE));
             let lives = held::is_held(&folder) || marks.iter().any(|mark| pool_of(mark) == Some(name));
@@ -130,7 +125,7 @@ impl Folders {
         let id = machine_id(request)?;
         let folder = self.machine(&id)?;
         self.check_length(&folder)?;
-        self.make_root()?;
+        self.root.make()?;
         let _lock = self.lock().await?;
         if let Some(machine) = read_record(&folder) {
             return Ok(machine);
@@ -167,7 +162,7 @@ impl Folders {
 
     /// The free space on the disk of the root, which may not exist yet.
     pub(super) fn disk_gib(&self) -> Option<u32> {
-        let root = std::path::absolute(&self.root).ok()?;
+        let root = std::path::absolute(self.root.path()).ok()?;
         let found = root.ancestors().find_map(|folder| rustix::fs::statvfs(folder).ok())?;
         u32::try_from(found.f_bavail.saturating_mul(found.f_frsize) >> 30).ok()
     }
@@ -221,29 +216,11 @@ impl Folders {
 
     fn records(&self) -> Result<Vec<Machine>> {
         let mut all = Vec::new();
-        for pool in subfolders(&self.root).map_err(|error| cannot("read", &self.root, error))? {
+        for pool in subfolders(self.root.path()).map_err(|error| cannot("read", self.root.path(), error))? {
             let folders = subfolders(&pool).map_err(|error| cannot("read", &pool, error))?;
             all.extend(folders.iter().filter_map(|folder| read_record(folder)));
         }
         Ok(all)
-    }
-
-    /// The folder must belong to this user alone: its contents decide which processes are started
-    /// and ended.
-    fn make_root(&self) -> Result<()> {
-        make_private(&self.root).map_err(|error| cannot("create", &self.root, error))?;
-        let found = std::fs::symlink_metadata(&self.root).map_err(|error| cannot("read", &self.root, error))?;
-        let why = if !found.is_dir() {
-            "it is not a folder"
-        } else if found.uid() != user() {
-            "it belongs to another user"
-        } else if found.mode() & 0o022 != 0 {
-            "others may write to it"
-        } else {
-            return Ok(());
-        };
-        Err(Error::new(ErrorKind::Provider, format!("cannot keep machines in {}: {why}", self.root.display()))
-            .with_hint(format!("set {} to a short path of a folder of your own", self.variable)))
     }
 
     fn check_length(&self, folder: &Path) -> Result<()> {
@@ -255,12 +232,12 @@ impl Folders {
             ErrorKind::Provider,
             format!("the path {} has {length} bytes, but sockets below it allow at most {LONGEST}", folder.display()),
         )
-        .with_hint(format!("set {} to a shorter path, such as /tmp/sky-{}", self.variable, user())))
+        .with_hint(format!("set {ROOT} to a shorter path, such as /tmp/sky-{}", user())))
     }
 
     /// Locks the root for the few file operations of one call.
     async fn lock(&self) -> Result<File> {
-        let path = self.root.join(".lock");
+        let path = self.root.path().join(".lock");
         let failed = |error| cannot("lock", &path, error);
         let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
         wait_for(&path, || file.try_lock()).await.map_err(failed)?;
@@ -346,10 +323,6 @@ fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir() && !hidden(path)).collect())
 }
 
-fn make_private(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
-}
-
 /// Fails where a node could not even start: its agent and its workers write small files first.
 fn check_room(folder: &Path) -> io::Result<()> {
     let file = folder.join("room");
@@ -379,7 +352,7 @@ fn open_up(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn cannot(what: &str, path: &Path, error: io::Error) -> Error {
+pub(super) fn cannot(what: &str, path: &Path, error: io::Error) -> Error {
     if error.kind() == io::ErrorKind::TimedOut {
         return Error::new(ErrorKind::Timeout, format!("cannot {what} {}: {error}", path.display())).with_hint(
             format!("`lslocks` shows the process, which may be stopped: end it, or set {ROOT} to another folder"),
@@ -390,8 +363,6 @@ fn cannot(what: &str, path: &Path, error: io::Error) -> Error {
         .with_source(error)
 }
 
-/// The variable that names the folder of all pools.
-const ROOT: &str = "SKYWARD_RUNTIME_DIR";
 const RECORD: &str = "machine.json";
 /// The bytes that a node of one worker writes until it is ready.
 const ROOM: usize = 64 << 10;

@@ -3,8 +3,8 @@
 use std::process::{Command, Stdio};
 
 use crate::ids::OfferId;
-use crate::provider::Offer;
 use crate::provider::models::{Model, parse_smi};
+use crate::provider::{Offer, Requirements};
 use crate::spec::Accelerator;
 
 /// One offer for this host without accelerators, then one for each kind of accelerator that it has.
@@ -32,6 +32,18 @@ pub(in crate::provider) fn offers(look: Look) -> Vec<Offer> {
         }
     }
     offers
+}
+
+/// What to say about accelerators of this host that a pool does not ask for.
+pub(in crate::provider) fn unseen(offers: &[Offer], requirements: &Requirements) -> Option<String> {
+    let there = offers.iter().find_map(|offer| offer.accelerator.as_ref())?;
+    requirements.accelerator.is_none().then(|| {
+        let Accelerator { kind, count, .. } = there;
+        format!(
+            "this host has {there}, and the pool asks for no accelerator, so its workers see none: \
+             `.accelerator(Accelerator::new(\"{kind}\", {count}))` asks for it"
+        )
+    })
 }
 
 /// The accelerators that a node may get, by their names in `CUDA_VISIBLE_DEVICES`.
@@ -94,6 +106,17 @@ fn memory_gib() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_accelerator_that_nobody_asks_for_is_mentioned() {
+        let plain = Offer::new("host", "this host", 8, 32);
+        let offers = [plain.clone(), plain.clone().accelerator(Accelerator::new("H100", 2))];
+        let words = unseen(&offers, &Requirements::default()).unwrap();
+        assert!(words.contains("`.accelerator(Accelerator::new(\"H100\", 2))` asks for it"), "{words}");
+        assert_eq!(unseen(&offers[..1], &Requirements::default()), None);
+        let asks = Requirements::default().accelerator(Accelerator::new("H100", 1));
+        assert_eq!(unseen(&offers, &asks), None);
+    }
 
     #[test]
     fn this_host_has_cores_and_memory() {

@@ -1,11 +1,11 @@
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use std::sync::Mutex;
 
 use super::*;
 use crate::ids::{Attempt, LaunchId, MachineNumber};
 use crate::provider::Market;
+use crate::provider::other_user::OtherUser;
 use crate::provider::uptime::Moment;
 use crate::remote::Command;
 use crate::spec::Accelerator;
@@ -452,23 +452,9 @@ async fn a_resource_tracker_may_remove_what_the_other_processes_have_left() {
     assert!(!other.wait().unwrap().success());
 }
 
-/// Starts a program as a user of whom there are no processes, in a group of its own.
-fn start_as(user: u32, words: &[&str], mark: &str) -> Child {
-    let is_root = rustix::process::geteuid().is_root();
-    assert!(is_root, "only root starts processes of another user: run this test as root");
-    let user = user.to_string();
-    let mut command = std::process::Command::new("setpriv");
-    command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]).args(words).process_group(0);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).env(marked::MARK, mark).spawn().unwrap()
-}
-
-fn some_user() -> u32 {
-    (1 << 20) + rand::random::<u32>() % (1 << 20)
-}
-
 /// Waits until a file has a line, and returns the line.
 fn line_of(path: &std::path::Path) -> String {
-    let end = std::time::Instant::now() + Duration::from_secs(30);
+    let end = std::time::Instant::now() + Duration::from_secs(120);
     loop {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         if text.ends_with('\n') {
@@ -484,27 +470,18 @@ fn line_of(path: &std::path::Path) -> String {
 async fn a_mark_that_another_user_copies_keeps_no_machine_and_no_pool_and_ends_nothing() {
     let host = Host::new();
     let machine = host.launch(&PoolId::random(), 0).await;
-    let user = some_user();
+    let user = OtherUser::any();
     let program = host.root.with_extension("setuid");
     std::fs::copy("/bin/sleep", &program).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
     let mark = machine.id.as_str();
     let mut others = [
-        start_as(user, &["sleep", "600"], mark),
+        user.start(&["sleep", "600"], mark),
         // It starts the next one when one is ended.
-        start_as(user, &["sh", "-c", "while :; do sleep 600; done"], mark),
+        user.start(&["sh", "-c", "while :; do sleep 600; done"], mark),
         // It runs as root, as `su` does.
-        start_as(user, &[program.to_str().unwrap(), "600"], mark),
+        user.start(&[program.to_str().unwrap(), "600"], mark),
     ];
-    let is_other = |id: u32| {
-        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
-        status.lines().any(|line| line.starts_with(&format!("Uid:\t{user}\t")))
-    };
-    for other in &others {
-        while !is_other(other.id()) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
     host.terminate(&machine.id).await.unwrap();
     let state = host.state(&machine).await;
     let listed = host.local.list(&machine.pool).await.unwrap();
@@ -527,8 +504,7 @@ async fn a_mark_that_another_user_copies_keeps_no_machine_and_no_pool_and_ends_n
 #[ignore = "needs root"]
 async fn processes_that_became_another_user_end_with_their_machine() {
     let host = Host::new();
-    let user = some_user();
-    let becomes = format!("setpriv --reuid {user} --regid {user} --clear-groups");
+    let becomes = OtherUser::any().becomes();
     for script in [
         // An orphan; one in a session of its own; one without its environment, whose parent lives.
         format!("{becomes} sleep 600 >/dev/null 2>&1 & echo $! >pid"),
@@ -558,7 +534,7 @@ async fn processes_that_only_start_others_end_with_their_machine() {
         // Each starts the next one and ends. A stopped orphan gets HUP and continues. The chain ends
         // when the test is long gone.
         let chain = format!(
-            "import os, signal, time\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nend = time.time() + 120\n\
+            "import os, signal, time\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nend = time.time() + 300\n\
              os.open('{}', os.O_WRONLY)\nif os.fork(): os._exit(0)\nprint(file=open('pid', 'w'))\n\
              while time.time() < end:\n if os.fork(): os._exit(0)\n {session}",
             pipe.display()
@@ -566,7 +542,7 @@ async fn processes_that_only_start_others_end_with_their_machine() {
         host.run(&machine, &format!("for _ in 1 2; do python3 -c \"{chain}\" >/dev/null 2>&1; done")).await;
         line_of(&folder.join("pid"));
         host.terminate(&machine.id).await.unwrap();
-        let end = std::time::Instant::now() + Duration::from_secs(30);
+        let end = std::time::Instant::now() + Duration::from_secs(120);
         // The end of the pipe can be read when nobody can write.
         while std::io::Read::read(&mut held, &mut [0; 16]).is_err() {
             assert!(std::time::Instant::now() < end, "{session}: a process outlived its machine");

@@ -9,7 +9,8 @@
 # of a second, 0 for no end; how the machine ends:
 #     processes   kills all processes with its mark, and removes its folder
 #     exit        exits: it is the first process of a container, so all others end too
-#     off         powers the host off: it runs as root, and the host is the machine
+#     off         powers the host off: it runs as root, and the host is the machine. A host that is
+#                 still up SKYWARD_KEEPER_FORCED seconds later, 90 by default, is ended by force
 # Then, for `processes` alone: the mark; files to touch regularly, because they may lie where a
 # cleaner removes files by age. The starter may pass locks as descriptors 4, 6 and 9, which are held
 # until nothing of the machine is left.
@@ -18,9 +19,6 @@
 # dash and busybox that is an error, which `command eval` catches. bash exits, and its trap on EXIT
 # replaces it with a new one that has the same id, locks and count. bash also waits without starting
 # a process.
-#
-# bash is started with --norc and --posix. Otherwise it would run the user's ~/.bashrc below sshd,
-# and the file in BASH_ENV: before TERM is caught, and with the locks in all that they start.
 
 folder=$1
 pause=$2
@@ -37,6 +35,7 @@ born=${SKYWARD_KEEPER_BORN:-}
 waited=${SKYWARD_KEEPER_WAITED:-0}
 same=${SKYWARD_KEEPER_SAME:-0}
 asked=${SKYWARD_KEEPER_ASKED:-}
+forced=${SKYWARD_KEEPER_FORCED:-90}
 
 trap 'asked=1' TERM INT
 trap '' HUP
@@ -46,7 +45,7 @@ if [ -n "${BASH_EXECUTION_STRING:-}" ]; then
     again() {
         export SKYWARD_KEEPER_SEEN="$seen" SKYWARD_KEEPER_SAME="$same" SKYWARD_KEEPER_ASKED="$asked"
         export SKYWARD_KEEPER_RENEWED="$renewed" SKYWARD_KEEPER_BORN="$born" SKYWARD_KEEPER_WAITED="$waited"
-        exec bash --norc --posix -c "$BASH_EXECUTION_STRING" keeper "$folder" "$pause" "$looks" "$first" "$life" "$end" "$mark" "$record" "$share"
+        exec bash --norc --posix -pc "$BASH_EXECUTION_STRING" keeper "$folder" "$pause" "$looks" "$first" "$life" "$end" "$mark" "$record" "$share"
     }
     trap again EXIT
 fi
@@ -63,7 +62,7 @@ attempt() {
 # Waits for so many seconds, or for a signal; `paused` says whether it could.
 doze() {
     paused=1
-    if [ -n "${BASH_VERSION:-}" ] && [ -p /proc/$$/fd/3 ]; then
+    if [ -n "${BASH_VERSION:-}" ] && [ -p /proc/self/fd/3 ]; then
         read -r -t "$1" nothing <&3 || :
     # Marked, so that it does not outlive the machine when this process is killed. In the
     # foreground: dash may wait for ever for a background child once a fork has failed.
@@ -102,6 +101,25 @@ tell_left() {
         left=$((hundredths - born))
     fi
     left=$((life - left))
+}
+
+# Ends a host whose orderly end hangs: systemd waits up to 30 minutes for a service that does not
+# stop. systemd kills the keeper when that end begins, and this process at its last step.
+force_off() {
+    # Not ignored: that step waits for processes that ignore them.
+    trap - TERM INT
+    asked='' paused='' namespace=''
+    attempt 'namespace=$(exec stat -Lc %i /proc/self/ns/pid)' || :
+    while [ -z "$paused" ]; do
+        doze "$forced"
+    done
+    while :; do
+        # A program may wait for ever for a disk or a share that does not answer.
+        attempt 'poweroff -f -f -n &' || :
+        doze 5
+        # Without a program. Only in the first namespace: elsewhere this is the file of another host.
+        [ "$namespace" != 4026531836 ] || attempt 'echo o >/proc/sysrq-trigger' || :
+    done
 }
 
 umask 077
@@ -170,9 +188,10 @@ case $end in
         ;;
     off)
         PATH=$PATH:/usr/sbin:/usr/bin:/sbin:/bin
-        # The orderly ways first; one that worked gets a while before the next is tried.
+        attempt 'force_off &' || :
+        # The orderly ways; one that worked gets a while before the next is tried.
         while :; do
-            for way in 'systemctl poweroff --no-wall' 'shutdown -P now' 'poweroff' 'poweroff -f'; do
+            for way in 'systemctl poweroff --no-wall' 'shutdown -P now' 'poweroff'; do
                 if attempt "$way"; then
                     doze 60
                 fi

@@ -10,6 +10,7 @@ use super::ExecStreams;
 use super::exit_scanner::ExitScanner;
 use crate::error::{Error, ErrorKind, Result};
 use crate::remote::lines::Lines;
+use crate::remote::shell;
 use crate::remote::timing::LAST_LINE;
 
 /// A command's token, which its processes have in their environment.
@@ -58,7 +59,8 @@ impl Courier {
     }
 
     fn script(&self, length: usize, at_end: &str) -> Vec<String> {
-        ["sh", "-c", SCRIPT, "skyward", &self.0, &length.to_string(), at_end].map(str::to_owned).into()
+        let args = ["skyward", &self.0, &length.to_string(), at_end].map(str::to_owned);
+        shell::script(SCRIPT).into_iter().chain(args).collect()
     }
 
     /// What precedes the command's input: its variables as lines of shell.

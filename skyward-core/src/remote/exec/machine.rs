@@ -14,7 +14,8 @@ use super::courier::{Courier, GivenUp, Told};
 use super::{Exec, ExecStreams};
 use crate::error::{Error, ErrorKind, Result};
 use crate::remote::digest::digest;
-use crate::remote::lines::{Lines, shown};
+use crate::remote::lines::Lines;
+use crate::remote::shell::{self, shown};
 use crate::remote::timing::{LEAST_PUT, SOCKET_REACHED};
 use crate::remote::unread::Unread;
 use crate::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
@@ -150,7 +151,8 @@ impl<E: Exec> ExecRemote<E> {
 
     /// Runs a script that needs no variables and reads all of its input.
     async fn small(&self, script: &str, args: &[&str], input: &[u8], within: Duration) -> Result<CommandOutput> {
-        let argv: Vec<_> = ["sh", "-euc", script, "skyward"].iter().chain(args).map(|&word| word.to_owned()).collect();
+        let args = ["skyward"].iter().chain(args).map(|&word| word.to_owned());
+        let argv: Vec<_> = shell::strict(script).into_iter().chain(args).collect();
         self.attend(&argv, &BTreeMap::new(), input, within, GivenUp::GetsNoMoreInput, &|_| {}).await
     }
 }
@@ -186,7 +188,8 @@ impl<E: Exec> Remote for ExecRemote<E> {
     async fn open(&self, socket: &str) -> Result<ByteStream> {
         let deadline = Instant::now() + SOCKET_REACHED;
         let what = format!("connect to {socket}");
-        let argv = ["sh", "-c", OPEN_SCRIPT, "skyward", socket, BRIDGE].map(str::to_owned);
+        let args = ["skyward", socket, BRIDGE].map(str::to_owned);
+        let argv: Vec<_> = shell::script(OPEN_SCRIPT).into_iter().chain(args).collect();
         let started = self.start(&argv, deadline).await;
         let mut streams = started.map_err(|error| self.failed(error, ErrorKind::Io, &what))?;
         let connected = async {

@@ -8,6 +8,7 @@ use std::task::Poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
+use crate::remote::shell::hostile::{self, SHELLS, Sh};
 use crate::remote::{Command, CommandOutput, Remote};
 use crate::testkit::remote_suite;
 
@@ -74,6 +75,33 @@ async fn the_suite_of_remotes_holds() {
     let (folder, mut broken) = (Folder::new(), Vec::new());
     remote_suite::all(&here(), folder.0.to_str().unwrap(), &mut broken).await;
     assert!(broken.is_empty(), "{broken:?}");
+}
+
+/// This host, for a user with such settings.
+#[derive(Debug)]
+struct Hostile(Sh);
+
+#[async_trait]
+impl Exec for Hostile {
+    fn describe(&self) -> String {
+        "this test".into()
+    }
+
+    async fn start(&self, argv: &[String], _within: Duration) -> Result<ExecStreams> {
+        let mut program = tokio::process::Command::new(format!("{}/{}", self.0.path(), argv[0]));
+        ExecStreams::spawn(program.args(&argv[1..]).envs(hostile::environment()).env("PATH", self.0.path()))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs dash, busybox"]
+async fn the_suite_of_remotes_holds_whatever_the_users_settings_are() {
+    for name in SHELLS {
+        let (folder, mut broken) = (Folder::new(), Vec::new());
+        let remote = ExecRemote::new(Hostile(Sh::new(name).unwrap()));
+        remote_suite::all(&remote, folder.0.to_str().unwrap(), &mut broken).await;
+        assert!(broken.is_empty(), "{name}: {broken:?}");
+    }
 }
 
 #[tokio::test]

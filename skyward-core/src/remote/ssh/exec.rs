@@ -4,12 +4,18 @@
 //! first, the server itself reports the status and kills the program, and a connection may refuse
 //! one more program and leave it to another connection.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use russh::client::Msg;
 use russh::{ChannelMsg, ChannelWriteHalf, Sig};
+use tokio::time::Instant;
 
 use super::connection::{Connection, Refusal};
+use super::prelude::{Before, Instead, head};
+use super::timing::LOGIN;
 use crate::remote::lines::Lines;
+use crate::remote::shell::launched;
 use crate::remote::timing::OUTPUT_AFTER_EXIT;
 
 /// A program to run on a host.
@@ -27,6 +33,10 @@ pub(super) struct Program<'a> {
 pub(super) enum Ended {
     /// With this status; `128 + signal` for a signal.
     Status(i32),
+    /// It was not run: the login did something else.
+    Instead(Instead),
+    /// It ran for longer than it may.
+    Late,
     /// The connection was lost, for this reason.
     Lost(String),
     /// The server runs no programs.
@@ -70,7 +80,8 @@ impl<'a> Program<'a> {
         self
     }
 
-    /// Runs it to its end; its output goes to `out` and `err`.
+    /// Runs it to its end, for as long as `limit` from its beginning; its output goes to `out` and
+    /// `err`.
     ///
     /// # Errors
     ///
@@ -82,6 +93,7 @@ impl<'a> Program<'a> {
     pub(super) async fn run(
         &self,
         connection: &Connection,
+        limit: Duration,
         out: &mut Lines<'_>,
         err: &mut Lines<'_>,
     ) -> Result<Ended, Refusal> {
@@ -90,9 +102,8 @@ impl<'a> Program<'a> {
         let Some(half) = running.half() else { return Ok(Ended::Lost(connection.reason())) };
         let (mut out, mut err) = (Sieve::new(out), Sieve::new(err));
         let mut gate = self.gate.map(|line| format!("{line}\n").into_bytes());
-        let lost = || Ended::Lost(connection.reason());
         let at_end = if self.kill { "kill" } else { "end" };
-        let head = format!("{} {at_end}\n{}\n", self.stdin.len(), self.text);
+        let head = head(self.stdin.len(), at_end, &self.text);
         let (open, gate_opened) = tokio::sync::oneshot::channel::<()>();
         let mut open = Some(open);
         if gate.is_none() {
@@ -101,12 +112,15 @@ impl<'a> Program<'a> {
         // At the same time as reading: a server takes no byte before it has started the program,
         // and only reading reports that it does not start it or is lost.
         let feed = async {
-            if start(half, LAUNCHER, head).await {
+            if start(half, head).await {
                 feed(half, self.stdin, gate_opened).await;
             }
         };
         let mut feed = std::pin::pin!(feed);
         let (mut fed, mut status, mut at_end) = (false, None, false);
+        // The login has a time of its own, which does not count as the program's.
+        let mut end = std::pin::pin!(tokio::time::sleep(LOGIN));
+        let mut is_running = false;
         while !(at_end && status.is_some()) {
             let linger = async {
                 match status {
@@ -118,6 +132,11 @@ impl<'a> Program<'a> {
             };
             let message = tokio::select! {
                 biased;
+                // First: output may always be there.
+                () = &mut end => match (out.before, err.before) {
+                    (Some(out), err) => return Ok(Ended::Instead(Instead::new(None, out, err.unwrap_or_default()))),
+                    (None, _) => return Ok(Ended::Late),
+                },
                 message = read.wait() => message,
                 () = &mut feed, if !fed => {
                     fed = true;
@@ -128,6 +147,10 @@ impl<'a> Program<'a> {
             match message {
                 Some(ChannelMsg::Data { data }) => {
                     out.push(&data);
+                    if out.before.is_none() && !is_running {
+                        is_running = true;
+                        end.as_mut().reset(Instant::now() + limit);
+                    }
                     if gate.as_ref().is_some_and(|line| out.has(line)) {
                         gate = None;
                         open.take();
@@ -143,28 +166,27 @@ impl<'a> Program<'a> {
                 None => break,
             }
         }
-        match status {
-            Some(status) => {
-                running.ended();
-                Ok(Ended::Status(status))
-            }
-            None => Ok(lost()),
-        }
+        let Some(status) = status else { return Ok(Ended::Lost(connection.reason())) };
+        running.ended();
+        Ok(match out.before {
+            None => Ended::Status(status),
+            Some(out) => Ended::Instead(Instead::new(Some(status), out, err.before.unwrap_or_default())),
+        })
     }
 }
 
-/// The output of a program, without what a start-up file of the user's shell wrote before it.
+/// The output of a program, without what the login wrote before it.
 struct Sieve<'a, 'b> {
     lines: &'a mut Lines<'b>,
-    /// The bytes before the mark; none after the mark.
-    before: Option<Vec<u8>>,
+    /// What came before the mark; none after the mark.
+    before: Option<Before>,
     /// The last bytes of the output, in which a line is searched.
     last: Vec<u8>,
 }
 
 impl<'a, 'b> Sieve<'a, 'b> {
     fn new(lines: &'a mut Lines<'b>) -> Self {
-        Self { lines, before: Some(Vec::new()), last: Vec::new() }
+        Self { lines, before: Some(Before::default()), last: Vec::new() }
     }
 
     fn push(&mut self, bytes: &[u8]) {
@@ -172,14 +194,9 @@ impl<'a, 'b> Sieve<'a, 'b> {
             self.hand_on(bytes);
             return;
         };
-        before.extend_from_slice(bytes);
-        if let Some(rest) = after_mark(before) {
-            let rest = rest.to_vec();
+        if let Some(rest) = before.push(bytes) {
             self.before = None;
             self.hand_on(&rest);
-        } else if before.len() > CHATTER {
-            // None of it is the program's output, but the mark may begin in its last bytes.
-            before.drain(..before.len() - MARK.len());
         }
     }
 
@@ -196,19 +213,13 @@ impl<'a, 'b> Sieve<'a, 'b> {
     }
 }
 
-/// The bytes after the line that marks the beginning of the program's own output.
-pub(super) fn after_mark(bytes: &[u8]) -> Option<&[u8]> {
-    let at = bytes.windows(MARK.len()).position(|window| window == MARK)?;
-    Some(&bytes[at + MARK.len()..])
-}
-
-/// Requests a launcher, and writes what it reads first. Returns `false` when the connection is
+/// Requests the launcher, and writes what it reads first. Returns `false` when the connection is
 /// lost.
 ///
 /// Waits for ever when the connection is lost while the server takes nothing, so the caller must
 /// read the channel at the same time.
-pub(super) async fn start(half: &ChannelWriteHalf<Msg>, launcher: &str, head: String) -> bool {
-    half.exec(true, launched(launcher)).await.is_ok() && half.data_bytes(head.into_bytes()).await.is_ok()
+pub(super) async fn start(half: &ChannelWriteHalf<Msg>, head: String) -> bool {
+    half.exec(true, launched(LAUNCHER)).await.is_ok() && half.data_bytes(head.into_bytes()).await.is_ok()
 }
 
 async fn feed(half: &ChannelWriteHalf<Msg>, stdin: &[u8], opened: tokio::sync::oneshot::Receiver<()>) {
@@ -221,12 +232,6 @@ async fn feed(half: &ChannelWriteHalf<Msg>, stdin: &[u8], opened: tokio::sync::o
             return;
         }
     }
-}
-
-/// A launcher as one argument of the user's shell, whichever shell that is.
-pub(super) fn launched(script: &str) -> String {
-    let lines: Vec<_> = script.lines().map(str::trim).filter(|line| !line.starts_with('#')).collect();
-    format!("exec sh -c '{}'", lines.join(" "))
 }
 
 /// Shell text for a value, in one line. `newline` is a variable of the launcher.
@@ -275,15 +280,11 @@ fn number(signal: &Sig) -> i32 {
 }
 
 const LAUNCHER: &str = include_str!("scripts/run.sh");
-/// Written before the program's own output.
-const MARK: &[u8] = b"skyward-output\n";
 const NOT_FOUND: &str = "skyward-not-found";
 /// How much input is handed to the connection at once, in bytes.
 const PIECE: usize = 256 << 10;
 /// Longer than any line that is searched.
 const KEPT: usize = 64;
-/// How much output of start-up files is kept, in bytes.
-const CHATTER: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -297,11 +298,9 @@ mod tests {
 
     #[test]
     fn launchers_are_one_line_that_any_shell_accepts() {
-        for script in [LAUNCHER, include_str!("scripts/line.sh")] {
-            let line = launched(script);
-            assert_eq!(line.matches('\'').count(), 2, "{line}");
-            assert!(!line.contains(['\n', '!']), "{line}");
-        }
+        let line = launched(LAUNCHER);
+        assert_eq!(line.matches('\'').count(), 2, "{line}");
+        assert!(!line.contains(['\n', '!', '\\']), "{line}");
     }
 
     #[test]
@@ -309,16 +308,5 @@ mod tests {
         for (name, is) in [("A_1", true), ("_x", true), ("1A", false), ("", false), ("A-B", false), ("A;rm", false)] {
             assert_eq!(is_name(name), is, "{name}");
         }
-    }
-
-    #[test]
-    fn output_of_a_start_up_file_is_dropped() {
-        let mut lines = Lines::new(&|_| {});
-        let mut sieve = Sieve::new(&mut lines);
-        for part in ["Welcome!\nsky", "ward-output\nour", "s\n"] {
-            sieve.push(part.as_bytes());
-        }
-        assert!(sieve.has(b"ours\n"));
-        assert_eq!(lines.text(), "ours\n");
     }
 }

@@ -8,6 +8,7 @@ mod host_keys;
 mod key;
 mod known_hosts;
 mod login;
+mod prelude;
 mod put;
 mod socket;
 mod stream;
@@ -19,6 +20,7 @@ mod watched;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::{Instant, timeout_at};
@@ -27,9 +29,10 @@ use self::connection::{Refusal, Shared};
 use self::dial::NotConnected;
 use self::exec::{Ended, Program};
 use self::socket::NoStream;
-use self::timing::{CONNECT_TURN, FORWARD};
+use self::timing::{BRIDGED, CONNECT_TURN, LOGIN};
 use super::exec::Courier;
-use super::lines::{Lines, shown};
+use super::lines::Lines;
+use super::shell::shown;
 use super::timing::{CONNECT_PAUSE, LONGEST_CONNECT_PAUSE};
 use super::unread::Unread;
 use super::{ByteStream, Command, CommandOutput, OnLine, Remote};
@@ -114,7 +117,6 @@ impl Ssh {
         begun: &AtomicBool,
     ) -> Result<CommandOutput> {
         let host = self.describe();
-        let deadline = Instant::now() + command.deadline;
         let name = shown(&command.argv);
         let courier = Courier::new();
         let (name_of_mark, mark) = courier.mark();
@@ -123,29 +125,28 @@ impl Ssh {
             .map_err(|why| Error::new(ErrorKind::Bootstrap, format!("cannot run `{name}` on {host}: {why}")))?;
         let (mut out, mut err) = (Lines::new(on_line), Lines::new(on_line));
         let unread = Unread::new(self, || courier.kill(), command.stdin.len());
-        let ran = self.0.run(&program, deadline, begun, &mut out, &mut err).await;
-        // None: its deadline has passed.
-        if !matches!(ran, None | Some(Ok(Ended::Lost(_) | Ended::Unanswered))) {
+        let ran = self.0.run(&program, command.deadline, begun, &mut out, &mut err).await;
+        if !matches!(ran, Ok(Ended::Late | Ended::Lost(_) | Ended::Unanswered)) {
             unread.ended();
         }
         out.finish();
         err.finish();
         match ran {
-            Some(Ok(Ended::Status(status))) if exec::is_not_found(status, &err.text()) => {
+            Ok(Ended::Status(status)) if exec::is_not_found(status, &err.text()) => {
                 let program = command.argv.first().cloned().unwrap_or_default();
                 Err(Error::new(
                     ErrorKind::Bootstrap,
                     format!("cannot run `{program}` on {host}: there is no such program"),
                 ))
             }
-            Some(Ok(Ended::Status(status))) => Ok(CommandOutput::new(status, out.text(), err.text())),
-            Some(Ok(ended)) => Err(not_ended(&name, &host, ended)),
-            Some(Err(error)) => Err(error),
-            None => {
+            Ok(Ended::Status(status)) => Ok(CommandOutput::new(status, out.text(), err.text())),
+            Err(error) => Err(error),
+            Ok(Ended::Late) => {
                 let last = err.last_line().or(out.last_line()).unwrap_or("nothing").to_owned();
                 let message = format!("`{name}` did not end on {host} within {:?} and was killed", command.deadline);
                 Err(Error::new(ErrorKind::Timeout, message).with_context("last line", last))
             }
+            Ok(ended) => Err(not_ended(&name, &host, ended)),
         }
     }
 
@@ -169,47 +170,49 @@ impl Remote for Ssh {
         let host = self.describe();
         let failed = |why: &str| Error::new(ErrorKind::Bootstrap, format!("cannot write {path} on {host}: {why}"));
         let limit = put::deadline(bytes.len());
-        let deadline = Instant::now() + limit;
+        // The last time to begin again.
+        let last = Instant::now() + limit;
         let program = put::program(path, bytes, mode).await.map_err(|why| failed(&why))?;
         loop {
             let (mut out, mut err) = (Lines::new(&|_| {}), Lines::new(&|_| {}));
-            match self.0.run(&program, deadline, &AtomicBool::default(), &mut out, &mut err).await {
-                Some(Ok(Ended::Status(0))) => return Ok(()),
-                Some(Ok(Ended::Status(status))) => {
+            match self.0.run(&program, limit, &AtomicBool::default(), &mut out, &mut err).await {
+                Ok(Ended::Status(0)) => return Ok(()),
+                Ok(Ended::Status(status)) => {
                     return Err(put::failed(path, &host, &CommandOutput::new(status, out.text(), err.text())));
                 }
                 // `put` is atomic, so it can be repeated.
-                Some(Ok(Ended::Lost(_))) => {}
-                Some(Ok(ended)) => return Err(not_ended("sh", &host, ended)),
-                Some(Err(error)) => return Err(error.with_context("path", path)),
-                None => return Err(failed(&format!("it took longer than {limit:?}")).temporary()),
+                Ok(Ended::Lost(_)) if Instant::now() < last => {}
+                Ok(Ended::Late) => return Err(failed(&format!("it took longer than {limit:?}")).temporary()),
+                Ok(ended) => return Err(not_ended("sh", &host, ended).with_context("path", path)),
+                Err(error) => return Err(error.with_context("path", path)),
             }
         }
     }
 
     async fn open(&self, socket: &str) -> Result<ByteStream> {
-        let deadline = Instant::now() + FORWARD;
         let failed = |why: &str| {
             Error::new(ErrorKind::Io, format!("cannot connect to {socket} on {}: {why}", self.describe())).temporary()
         };
-        match timeout_at(deadline, self.0.open(socket, deadline)).await {
-            Ok(Ok(stream)) => Ok(Box::new(stream)),
-            Ok(Err(Failure::Connection(error))) => Err(error.with_context("socket", socket)),
-            Ok(Err(Failure::Stream(NoStream::Nobody(why)))) => Err(failed(&why)),
-            Ok(Err(Failure::Stream(NoStream::Refused(refusal)))) => Err(failed(&refusal.to_string())),
-            Ok(Err(Failure::Stream(NoStream::Strange(line)))) => {
-                Err(failed(&format!("the program that forwards to the socket printed: {line}")))
-            }
-            Ok(Err(Failure::Stream(NoStream::NoBridge))) => {
+        let no_stream = match self.0.open(socket).await {
+            Ok(stream) => return Ok(Box::new(stream)),
+            Err(Failure::Connection(error)) => return Err(error.with_context("socket", socket)),
+            Err(Failure::Stream(no_stream)) => no_stream,
+        };
+        Err(match no_stream {
+            NoStream::Nobody(why) => failed(&why),
+            NoStream::Refused(refusal) => failed(&refusal.to_string()),
+            NoStream::Strange(line) => failed(&format!("the program that forwards to the socket printed: {line}")),
+            NoStream::Late => failed(&format!("no answer within {BRIDGED:?}")),
+            NoStream::Instead(instead) => instead.error("sh", &self.describe(), LOGIN).with_context("socket", socket),
+            NoStream::NoBridge => {
                 let why = "the server forwards no streams, and the host has neither python3, socat nor `nc -U` to forward them instead";
                 let error = Error::new(ErrorKind::Bootstrap, failed(why).message().to_owned());
-                Err(error.with_hint(
+                error.with_hint(
                     "allow forwarding in the server's sshd_config, `AllowStreamLocalForwarding yes`, or install python3 on \
                      the host",
-                ))
+                )
             }
-            Err(_) => Err(failed(&format!("no answer within {FORWARD:?}"))),
-        }
+        })
     }
 
     async fn builder(&self) -> Result<Option<Box<dyn Remote>>> {
@@ -236,48 +239,44 @@ impl Host {
         }
     }
 
-    /// Runs a program; none at the deadline. An error comes from connecting. `begun` is set once the
-    /// host may run it.
+    /// Runs a program. The limit applies to connecting, and then anew to the program: each login has
+    /// a time of its own. An error comes from connecting. `begun` is set once the host may run it.
     async fn run(
         &self,
         program: &Program<'_>,
-        deadline: Instant,
+        limit: Duration,
         begun: &AtomicBool,
         out: &mut Lines<'_>,
         err: &mut Lines<'_>,
-    ) -> Option<Result<Ended>> {
+    ) -> Result<Ended> {
         let mut refused: Vec<Shared> = Vec::new();
         let mut lost = 0;
         loop {
-            let connection = match self.connection(&refused, deadline).await {
-                Ok(connection) => connection,
-                // This was the command's own deadline, and the command did not run.
-                Err(error) => return Some(Err(error)),
-            };
+            let connection = self.connection(&refused, Instant::now() + limit).await?;
             begun.store(true, Ordering::Relaxed);
-            let ran = timeout_at(deadline, program.run(&connection, out, err)).await;
-            if matches!(ran, Ok(Err(Refusal::Lost(_) | Refusal::Server(_)))) {
+            let ran = program.run(&connection, limit, out, err).await;
+            if matches!(ran, Err(Refusal::Lost(_) | Refusal::Server(_))) {
                 begun.store(false, Ordering::Relaxed);
             }
             match ran {
-                Err(_) => return None,
-                Ok(Ok(ended)) => return Some(Ok(ended)),
+                Ok(ended) => return Ok(ended),
                 // The program was not started yet, so it can be started over another connection.
-                Ok(Err(Refusal::Lost(_))) if lost < 2 => lost += 1,
-                Ok(Err(Refusal::Lost(why))) => return Some(Ok(Ended::Lost(why))),
-                Ok(Err(Refusal::Server(failure))) if refused.len() < MOST_CONNECTIONS => {
+                Err(Refusal::Lost(_)) if lost < 2 => lost += 1,
+                Err(Refusal::Lost(why)) => return Ok(Ended::Lost(why)),
+                Err(Refusal::Server(failure)) if refused.len() < MOST_CONNECTIONS => {
                     tracing::debug!(?failure, host = %self.target, "the server opens no more sessions on a connection");
                     refused.push(connection);
                 }
-                Ok(Err(Refusal::Server(_))) => return Some(Ok(Ended::Refused)),
-                Ok(Err(Refusal::Silent)) => return Some(Ok(Ended::Unanswered)),
+                Err(Refusal::Server(_)) => return Ok(Ended::Refused),
+                Err(Refusal::Silent) => return Ok(Ended::Unanswered),
             }
         }
     }
 
-    async fn open(&self, socket: &str, deadline: Instant) -> Result<stream::Stream, Failure> {
+    async fn open(&self, socket: &str) -> Result<stream::Stream, Failure> {
         let mut refused: Vec<Shared> = Vec::new();
         for _ in 0..2 * MOST_CONNECTIONS {
+            let deadline = Instant::now() + CONNECT_TURN + self.target.connect_within;
             let connection = self.connection(&refused, deadline).await.map_err(Failure::Connection)?;
             let mut forwards = !self.bridges.load(Ordering::Relaxed);
             if forwards {
@@ -400,6 +399,7 @@ impl Host {
 
 fn not_ended(name: &str, host: &str, ended: Ended) -> Error {
     match ended {
+        Ended::Instead(instead) => instead.error(name, host, LOGIN),
         Ended::Lost(why) => {
             let message = format!("the connection to {host} was lost while `{name}` ran: {why}");
             Error::new(ErrorKind::Io, message).temporary()
@@ -408,7 +408,7 @@ fn not_ended(name: &str, host: &str, ended: Ended) -> Error {
             let message = format!("cannot run `{name}` on {host}: {}", Refusal::Silent);
             Error::new(ErrorKind::Timeout, message).temporary()
         }
-        Ended::Refused | Ended::Status(_) => Error::new(
+        Ended::Refused | Ended::Late | Ended::Status(_) => Error::new(
             ErrorKind::Bootstrap,
             format!("cannot run `{name}` on {host}: its server runs no programs for this user"),
         )

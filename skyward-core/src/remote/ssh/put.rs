@@ -7,6 +7,7 @@ use super::exec::Program;
 use crate::error::{Error, ErrorKind};
 use crate::remote::CommandOutput;
 use crate::remote::digest::digest;
+use crate::remote::shell;
 use crate::remote::timing::LEAST_PUT;
 
 /// A program that puts these bytes at `path`, unless the file has them already.
@@ -22,8 +23,7 @@ pub(super) async fn program<'a>(path: &str, bytes: &'a [u8], mode: u32) -> Resul
     ]
     .map(|(key, value)| (key.to_owned(), value))
     .into();
-    let argv = ["sh", "-euc", SCRIPT].map(str::to_owned);
-    Ok(Program::new(&argv, &env, bytes)?.gated("skyward-send"))
+    Ok(Program::new(&shell::strict(SCRIPT), &env, bytes)?.gated("skyward-send"))
 }
 
 /// The error of a file that was not put.

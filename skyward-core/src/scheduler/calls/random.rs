@@ -97,7 +97,7 @@ impl World {
 
     fn event(&mut self) {
         let rank = self.rank();
-        match self.random.random_range(0..20) {
+        match self.random.random_range(0..21) {
             0 => drop(self.story.submit(Target::Any)),
             1 => drop(
                 self.story.submit_with(Target::Rank(Rank(rank)), TaskOptions::default().retry(RetryPolicy::times(1))),
@@ -139,6 +139,12 @@ impl World {
             17 => {
                 let sent: Vec<TaskId> = self.story.scheduler.sent(Rank(rank)).skip(1).collect();
                 self.story.scheduler.on_not_begun(self.story.now, Rank(rank), &sent);
+            }
+            18 => {
+                let (ends, begins) = (self.ends(rank), self.random.random_bool(0.5));
+                if let Some((_, id)) = ends.first().copied() {
+                    self.story.scheduler.on_import(self.story.now, Rank(rank), id, begins);
+                }
             }
             _ => {
                 let millis = self.random.random_range(0..300);

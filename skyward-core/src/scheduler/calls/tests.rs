@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::super::tests::{GRACE, Story};
 use super::*;
-use crate::error::Cause;
+use crate::error::{Cause, LastWords};
 use crate::ids::{NodeIndex, Rank};
 use crate::payload::{RetryPolicy, Value};
 use crate::spec::Limits;
@@ -241,7 +241,10 @@ fn no_call_outlives_the_try_of_its_caller() {
     let ends: [(&str, EndOfTry); 7] = [
         ("returned", |story, root, value| story.scheduler.on_returned(story.now, Rank(0), root, value, 1)),
         ("cancelled", |story, root, _| story.scheduler.cancel(story.now, root)),
-        ("timed out", |story, _, _| story.later(Duration::from_secs(60))),
+        ("timed out", |story, _, _| {
+            story.later(Duration::from_secs(60));
+            story.located(0, "");
+        }),
         ("lost", |story, _, _| story.lost(0)),
         ("node lost", |story, _, _| story.node_lost(0)),
         ("drained", |story, _, _| {
@@ -317,7 +320,7 @@ fn many_calls_are_ended_in_slices_and_do_not_disturb_the_next_try() {
     let calls: Vec<TaskId> = (0..2000).map(|_| story.call(caller)).collect();
     assert_eq!(story.scheduler.backlog(), 2000);
     assert_eq!(story.scheduler.queued(), 2000);
-    story.scheduler.on_lost(story.now, Rank(0), &crate::error::WorkerExit::Signal(11), None);
+    story.scheduler.on_lost(story.now, Rank(0), &crate::error::WorkerExit::Signal(11), &LastWords::default(), None);
     let mut actions = Vec::new();
     story.scheduler.take_actions(&mut actions);
     let ended = actions.iter().filter(|action| matches!(action, Action::Finish { .. })).count();

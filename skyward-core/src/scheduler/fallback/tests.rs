@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::super::tests::{GRACE, Story};
 use super::*;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, LastWords};
 use crate::payload::{Target, TaskOptions, Value};
 use crate::scheduler::Action;
 
@@ -106,6 +106,7 @@ fn a_call_with_a_timeout_falls_back_while_other_tasks_queue_and_its_timeout_fire
     story.later(FALLBACK);
     assert_eq!(story.helps(), [(0, call, false)]);
     story.later(Duration::from_secs(60));
+    story.located(0, "");
     assert_eq!(story.outcome(call), Some(Err(ErrorKind::Timeout)));
 }
 
@@ -117,6 +118,7 @@ fn a_call_without_help_falls_back_on_a_main_thread_that_waits() {
     story.later(FALLBACK);
     assert_eq!(story.helps(), [(0, call, false)]);
     story.later(Duration::from_secs(1));
+    story.located(0, "");
     assert!(story.interrupted(call) && story.outcome(call) == Some(Err(ErrorKind::Timeout)));
 }
 
@@ -250,7 +252,7 @@ fn a_call_on_another_thread_that_ignores_interrupts_ends_its_worker_and_not_the_
     story.done(0);
     story.later(GRACE);
     assert!(story.has(|action| matches!(action, Action::Kill { rank: Rank(0) })));
-    story.scheduler.on_lost(story.now, Rank(0), &crate::error::WorkerExit::Killed, None);
+    story.scheduler.on_lost(story.now, Rank(0), &crate::error::WorkerExit::Killed, &LastWords::default(), None);
     story.step();
     let blamed = |action: &Action| matches!(action, Action::Lost { loss, .. } if loss.idle.is_none());
     assert!(story.has(blamed), "it was lost because of the call that it ran");

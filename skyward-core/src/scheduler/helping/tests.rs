@@ -147,6 +147,7 @@ fn a_call_with_a_timeout_waits_for_a_free_worker() {
     story.done(1);
     assert_eq!(story.running(1), Some(call));
     story.later(Duration::from_secs(9));
+    story.located(1, "");
     assert_eq!(story.outcome(call), Some(Err(ErrorKind::Timeout)));
 }
 

@@ -7,13 +7,13 @@ fn a_worker_lost_with_its_node_is_no_crash_of_its_task() {
     let mut story = Story::new(1, 1, false);
     let id = story.submit(Target::Any);
     for exit in [WorkerExit::Unreachable, WorkerExit::LeaseEnded] {
-        story.scheduler.on_lost(story.now, Rank(0), &exit, None);
+        story.scheduler.on_lost(story.now, Rank(0), &exit, &LastWords::default(), None);
         story.step();
         assert!(story.has(|action| matches!(action, Action::Retried { .. })), "{exit}");
         story.ready();
         assert_eq!(story.running(0), Some(id));
     }
-    story.scheduler.on_lost(story.now, Rank(0), &WorkerExit::AgentGone, None);
+    story.scheduler.on_lost(story.now, Rank(0), &WorkerExit::AgentGone, &LastWords::default(), None);
     story.step();
     let error = story.finished[&id].as_ref().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NodeLost, "{error}");

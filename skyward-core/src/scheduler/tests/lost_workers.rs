@@ -95,7 +95,7 @@ fn a_worker_that_is_lost_without_a_task_is_reported_with_the_time_that_it_lasted
     let mut story = Story::new(1, 1, false);
     let idle = |story: &Story| {
         story.find(|action| match action {
-            Action::Lost { loss, .. } => Some((loss.idle.clone(), loss.lasted)),
+            Action::Lost { loss, .. } => Some((loss.idle.clone().map(|(exit, _)| exit), loss.lasted)),
             _ => None,
         })
     };
@@ -108,7 +108,7 @@ fn a_worker_that_is_lost_without_a_task_is_reported_with_the_time_that_it_lasted
     story.lost(0);
     assert_eq!(idle(&story), Some((None, 2 * GRACE)), "its task may be the cause");
     story.ready();
-    story.scheduler.on_lost(story.now, Rank(0), &WorkerExit::AgentGone, None);
+    story.scheduler.on_lost(story.now, Rank(0), &WorkerExit::AgentGone, &LastWords::default(), None);
     story.step();
     assert_eq!(idle(&story), Some((None, Duration::ZERO)), "it was lost with its node");
 }
@@ -142,7 +142,7 @@ fn workers_that_are_lost_because_of_their_tasks_are_not_lost_idle() {
     story.scheduler.cancel(story.now, id);
     story.later(GRACE);
     assert!(story.has(|action| matches!(action, Action::Kill { rank: Rank(0) })));
-    story.scheduler.on_lost(story.now, Rank(0), &WorkerExit::Killed, None);
+    story.scheduler.on_lost(story.now, Rank(0), &WorkerExit::Killed, &LastWords::default(), None);
     story.step();
     assert!(story.has(|action| matches!(action, Action::Lost { .. })) && !blames(&story));
     story.ready();

@@ -62,6 +62,7 @@ fn the_timeout_counts_from_the_start_and_not_from_the_queue() {
     story.done(0);
     assert_eq!(story.scheduler.next_timeout(), Some(story.now + Duration::from_secs(10)));
     story.later(Duration::from_secs(10));
+    story.located(0, "");
     assert_eq!(story.outcome(id), Some(Err(ErrorKind::Timeout)));
 }
 
@@ -76,6 +77,7 @@ fn a_task_that_never_began_lets_the_timeout_of_the_next_task_begin() {
     story.step();
     assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), [second]);
     story.later(Duration::from_secs(30));
+    story.located(0, "");
     assert_eq!(story.outcome(second), Some(Err(ErrorKind::Timeout)));
     assert_eq!(story.outcome(first), None);
 }

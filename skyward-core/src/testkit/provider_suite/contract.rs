@@ -77,7 +77,8 @@ const LINES: &[(&str, &[&str])] = &[
     ),
     (
         "`teardown` may be called more than once, and without `prepare` or `launch` having finished. It does not \
-         touch other pools. After it, nothing of the pool is left.",
+         touch other pools. After it, nothing of the pool is left but machines that are released. While such a \
+         machine holds something, the error is temporary.",
         &["teardown_is_idempotent", "teardown_leaves_other_pools", "nothing_is_left"],
     ),
     (

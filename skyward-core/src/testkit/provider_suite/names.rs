@@ -80,7 +80,7 @@ pub async fn prepare_is_repeatable(provider: &(impl Provider + Clone)) -> Result
     .await
 }
 
-/// `teardown` may be called more than once, and also if `prepare` or `launch` never finished.
+/// `teardown` may be called more than once, and without `prepare` or `launch` having finished.
 ///
 /// # Errors
 ///

@@ -68,6 +68,8 @@ pub enum FromAgent {
         signal: Option<i32>,
         out_of_memory: bool,
         begun: u64,
+        /// The end of what the process wrote on standard error.
+        last_words: Bytes,
     },
     Pong {
         sequence: u64,
@@ -234,6 +236,7 @@ impl FromAgent {
                 signal: head.next()?,
                 out_of_memory: head.next()?,
                 begun: head.next()?,
+                last_words: frame.body,
             },
             37 => Self::Pong { sequence: head.next()? },
             38 => Self::Log {

@@ -2,12 +2,14 @@
 //! hooks, and the nodes of the cluster.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::head::protocol;
 use crate::error::Result;
+use crate::payload::Source;
 use crate::plugin::Hook;
 use crate::spec::Secrets;
 
@@ -26,6 +28,8 @@ pub struct StartSpec {
     pub cwd: String,
     /// The hooks, outermost first.
     pub hooks: Vec<StartHook>,
+    /// The payloads that workers import after they have entered their hooks.
+    pub payloads: Vec<StartPayload>,
     /// The largest body of a frame, in bytes.
     pub max_frame_bytes: usize,
     /// How many bytes of unacknowledged results a worker keeps.
@@ -53,6 +57,8 @@ pub struct Cluster {
     pub accelerator: Option<crate::spec::Accelerator>,
     pub generation: u64,
     pub joined: bool,
+    /// Whether all nodes are on one host, and share its cores.
+    pub shared_host: bool,
     /// Empty here: [`Peers`] replace it.
     pub(crate) peers: [Peer; 0],
 }
@@ -77,6 +83,39 @@ pub struct StartHook {
     /// The hook itself.
     #[serde(flatten)]
     pub hook: Hook,
+}
+
+/// A payload that workers import before the pool is ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartPayload(Arc<Source>);
+
+impl StartPayload {
+    /// A payload with this source.
+    pub fn new(source: &Arc<Source>) -> Self {
+        Self(Arc::clone(source))
+    }
+}
+
+impl Serialize for StartPayload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        (self.0.digest(), SourceMap::of(&self.0)).serialize(serializer)
+    }
+}
+
+/// A source as workers read it.
+#[derive(Debug, Serialize)]
+pub(crate) struct SourceMap<'a> {
+    entry: &'a str,
+    main: &'a str,
+    first_line: u32,
+    files: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> SourceMap<'a> {
+    pub(crate) fn of(source: &'a Source) -> Self {
+        let files = source.files().iter().map(|file| (&*file.path, &*file.text)).collect();
+        Self { entry: source.entry(), main: source.main(), first_line: source.first_line(), files }
+    }
 }
 
 impl Peers {

@@ -1,9 +1,11 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::*;
 use crate::error::ErrorKind;
+use crate::payload::Source;
 use crate::spec::Secrets;
 use crate::worker::codec::Frame;
 
@@ -86,6 +88,7 @@ fn peers_are_the_end_of_a_start_spec() {
         accelerator: None,
         generation: 1,
         joined: true,
+        shared_host: false,
         peers: [],
     };
     let spec = StartSpec {
@@ -95,6 +98,7 @@ fn peers_are_the_end_of_a_start_spec() {
         secrets: Secrets::default(),
         cwd: "/work".into(),
         hooks: Vec::new(),
+        payloads: vec![StartPayload::new(&Arc::new(Source::file("job.py", "def f(): ...", "f")))],
         max_frame_bytes: 1,
         retain_bytes: 1,
         store_bytes: 1,
@@ -107,6 +111,10 @@ fn peers_are_the_end_of_a_start_spec() {
     let told = serde_json::json!([{"node": 0, "addr": "10.0.0.1"}, {"node": 1, "addr": "10.0.0.2"}]);
     assert_eq!(&body["cluster"]["peers"], &told, "{body}");
     assert_eq!(body["python"], "python", "{body}");
+    let source = serde_json::json!({
+        "entry": "f", "main": "job.py", "first_line": 1, "files": [["job.py", "def f(): ..."]],
+    });
+    assert_eq!(&body["payloads"][0][1], &source, "{body}");
 }
 
 #[test]

@@ -83,10 +83,29 @@ pub struct Awaited {
 #[allow(missing_docs, reason = "docs/protocol.md names the fields")]
 pub enum FromWorker {
     Hello(WorkerHello),
-    Result { end: TaskEnd, value: Bytes },
-    Failure { end: TaskEnd, failure: Failure },
-    Item { run: u64, index: u64, value: Bytes },
-    Report { sequence: u64, run: u64, value: Bytes },
+    Result {
+        end: TaskEnd,
+        value: Bytes,
+    },
+    Failure {
+        end: TaskEnd,
+        failure: Failure,
+    },
+    Item {
+        run: u64,
+        index: u64,
+        value: Bytes,
+    },
+    Report {
+        sequence: u64,
+        run: u64,
+        value: Bytes,
+    },
+    /// The worker begins to import the payload of a run, or has imported it.
+    Import {
+        run: u64,
+        begins: bool,
+    },
 }
 
 /// The first message of a worker.
@@ -104,7 +123,7 @@ pub struct WorkerHello {
     pub python: String,
     /// The runs up to this number have arrived.
     pub received: u64,
-    /// Why its hooks could not be entered, if they could not.
+    /// Why its hooks could not be entered, or a payload not be imported, if that failed.
     pub failure: Option<Failure>,
 }
 
@@ -134,6 +153,24 @@ pub struct Warning {
     pub hint: String,
 }
 
+/// A module that an import did not find, and what the node knows about it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Missing {
+    /// The name of the module.
+    pub module: String,
+    /// The package of the index that contains it, by the worker's table.
+    pub package: Option<String>,
+    /// Where the outermost package of the module is.
+    pub there: Option<String>,
+    /// The path below the working folder, one folder too deep for an import.
+    pub lies: Option<String>,
+    /// A package of the module's name that does not contain it, with its version.
+    pub installed: Option<String>,
+    /// Set if the module belongs to Python's own library.
+    pub standard: Option<String>,
+}
+
 /// Why a task or a hook failed, in the worker's words.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
@@ -153,12 +190,14 @@ pub struct Failure {
     pub path: Option<String>,
     /// The Python type of the value that could not be converted.
     pub value_type: Option<String>,
-    /// The package to add.
-    pub package: Option<String>,
+    /// The module that an import did not find.
+    pub missing: Option<Box<Missing>>,
     /// The plugin whose hook failed.
     pub plugin: Option<String>,
     /// `enter` or `exit`.
     pub phase: Option<String>,
+    /// The digest of the payload that could not be imported before the pool was ready.
+    pub payload: Option<String>,
 }
 
 impl ToWorker<'_> {
@@ -217,6 +256,7 @@ impl FromWorker {
             99 => Self::Failure { end: TaskEnd::decode(&mut head)?, failure: Failure::decode(&frame.body)? },
             100 => Self::Item { run: head.next()?, index: head.next()?, value: frame.body },
             101 => Self::Report { sequence: head.next()?, run: head.next()?, value: frame.body },
+            102 => Self::Import { run: head.next()?, begins: head.next()? },
             ERROR => return Err(refused_by_worker(&mut head)?),
             other => return Err(unknown("worker", other)),
         })

@@ -49,7 +49,8 @@ use crate::provider::{Checked, PoolRecord, Provider};
 ///
 /// [`ErrorKind::Provider`] if the provider cannot list its pools, and [`ErrorKind::Ledger`] if the
 /// ledger cannot be read: then nothing is ended. A pool that could not be ended is no error: it is
-/// in [`Reaped::unconfirmed`]. Each pool takes two minutes at most.
+/// in [`Reaped::unconfirmed`]. Each pool takes two minutes at most, and 15
+/// minutes more while its released machines hold what they shared.
 ///
 /// # Cancel safety
 ///
@@ -140,6 +141,7 @@ async fn end_expired(provider: &Checked, record: PoolRecord, orphan: Option<Orph
         gone.lock().unwrap_or_else(PoisonError::into_inner).push(machine.id.clone());
     };
     cleanup.end_machines(Instant::now() + POOL_GONE, note).await?;
+    cleanup.remove_shared().await?;
     if let Some(orphan) = orphan {
         blocking(move || orphan.forget()).await?;
     }

@@ -3,6 +3,7 @@
 mod ends;
 mod left_alone;
 mod parts;
+mod taken_up;
 mod unrecorded;
 
 use std::time::Duration;
@@ -36,6 +37,10 @@ pub(in crate::pool) struct Cloud {
     /// How long its machines lived, by its reports of those that are gone.
     pub(in crate::pool) lived: Option<Duration>,
     torn_down: AtomicUsize,
+    /// Reports machines that it has ended as released, not as gone.
+    pub(in crate::pool) lingers: bool,
+    /// How often something that the machines shared is still held when it should be removed.
+    pub(in crate::pool) held: AtomicUsize,
     /// The id of each machine each time that it was ended.
     ended: Mutex<Vec<MachineId>>,
     /// The pools that it lists.
@@ -77,7 +82,10 @@ impl Provider for Cloud {
         let there = self.machines.lock().unwrap();
         let report = |id: &MachineId| match there.iter().any(|machine| machine.id == *id) {
             true => MachineReport::new(MachineState::Running),
-            false => MachineReport { lived: self.lived, ..MachineReport::new(MachineState::Gone) },
+            false => {
+                let state = if self.lingers { MachineState::Released } else { MachineState::Gone };
+                MachineReport { lived: self.lived, ..MachineReport::new(state) }
+            }
         };
         Ok(machines.iter().map(report).collect())
     }
@@ -92,6 +100,10 @@ impl Provider for Cloud {
         machines.iter().map(|_| Ok(())).collect()
     }
     async fn teardown(&self, _: &PoolId) -> Result<()> {
+        let is_held = self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+        if is_held {
+            return Err(Error::new(ErrorKind::Provider, "a machine still holds the network").temporary());
+        }
         self.torn_down.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

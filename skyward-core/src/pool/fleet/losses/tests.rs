@@ -1,7 +1,7 @@
 //! Stories of losses: which of them are repaired, and which end a machine or the pool.
 
 use super::*;
-use crate::error::WorkerExit;
+use crate::error::{LastWords, WorkerExit};
 use crate::ids::MachineNumber;
 use crate::layout::Layout;
 use crate::spec::Nodes;
@@ -29,7 +29,7 @@ impl Story {
 
     /// A worker ends while it runs no task, after this time.
     fn idle(&mut self, rank: u32, lasted: Duration) -> Becomes {
-        let loss = Loss { idle: Some(WorkerExit::Signal(11)), lasted };
+        let loss = Loss { idle: Some((WorkerExit::Signal(11), LastWords::default())), lasted };
         becomes(&self.fleet.on_worker_lost(Rank(rank), loss, &self.returns))
     }
 

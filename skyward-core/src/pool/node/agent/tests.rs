@@ -85,6 +85,24 @@ async fn the_end_of_a_worker_on_a_machine_that_has_left_is_none_of_the_next_mach
     }
 }
 
+#[tokio::test]
+async fn the_error_of_a_task_has_what_its_worker_wrote_last() {
+    let shared = pool();
+    shared.lock().workers.get_mut(RANK).unwrap().process.on_started(7, String::new());
+    let (_agent, node) = agent(&shared).await;
+    let task = submit(&shared, false).await;
+    let words = "loading\nFatal Python error: Aborted\n\n\
+        Current thread 0x1 (most recent call first):\n  File \"job.py\", line 3 in f\n";
+    report(&node, frame(&(36, LIFE.0, 0, 7, None::<i32>, Some(6), false, 1), Bytes::from(words)));
+    let error = task.outcome().await.unwrap_err();
+    assert_eq!((error.kind(), error.exit()), (ErrorKind::WorkerExited, Some(&WorkerExit::Signal(6))));
+    assert_eq!(error.last_lines(), Some("loading\nFatal Python error: Aborted"));
+    assert_eq!(error.stacks()[0].place.as_deref(), Some("`f` (job.py:3)"));
+    let text = format!("{error:#}");
+    assert!(text.contains("\nlast lines of its standard error:\n  loading\n  Fatal"), "{text}");
+    assert!(text.contains("\nstacks of rank 0:\n  Current thread"), "{text}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_machine_is_charged_for_its_lease_after_the_last_answer_if_its_client_is_suspended() {
     const HOUR: Duration = Duration::from_secs(3600);

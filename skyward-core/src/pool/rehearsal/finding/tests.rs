@@ -144,7 +144,9 @@ fn hints_say_what_to_do_in_a_rehearsal() {
     let said = Error::new(ErrorKind::InvalidSpec, "it cannot be").with_hint("do that");
     assert_eq!(hint(Stage::Declared, said.clone()), "do that");
     assert!(hint(Stage::Rehearsed, said).starts_with("do that\na rehearsal has one worker on each"));
-    assert!(hint(Stage::Call, raised("ModuleNotFoundError", 0)).contains(".payload::<…>()"));
+    let missing = raised("ModuleNotFoundError", 0);
+    assert!(!hint(Stage::Call, missing.clone()).contains("add"));
+    assert_eq!(hint(Stage::Call, missing.with_hint("name the folder")), "name the folder");
     assert!(hint(Stage::Call, ended(0, WorkerExit::OutOfMemory)).contains("memory of this host"));
 }
 

@@ -114,7 +114,10 @@ async fn the_hint_for_a_late_call_names_the_limit_that_ended_it() {
     let of_call = only(&rehearsal);
     assert_eq!(of_call.kind, FindingKind::Deadline, "{rehearsal}");
     assert_eq!(of_call.ranks.len(), 2, "{rehearsal}");
-    assert_eq!(of_call.message, "the task ran longer than its timeout of 10s");
+    assert_eq!(
+        of_call.message,
+        "the task ran longer than its timeout of 10s (where: rank 0 was in `work` (fake.py:1), rank 1 was in `work` (fake.py:1))"
+    );
     assert!(of_call.hint.contains("`.timeout(…)`") && !of_call.hint.contains("RehearsalLimits"), "{rehearsal}");
 }
 

@@ -161,7 +161,7 @@ fn the_pool_answers_while_subscribers_and_recorders_run() {
             // Tasks that the pool refuses have spans, too.
             let task = || Task::new(Arc::clone(&source), Args::new().encode().unwrap());
             pool.submit(task(), Target::Rank(Rank(9))).await.unwrap_err();
-            pool.drain(&Error::new(ErrorKind::Closed, "it is over"));
+            pool.end_tasks(&Error::new(ErrorKind::Closed, "it is over"));
             pool.submit(task(), Target::Any).await.unwrap_err();
             pool.submit_all(task()).await.unwrap_err();
             curious.0.pool.lock().unwrap().take();

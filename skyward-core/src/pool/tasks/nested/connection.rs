@@ -12,7 +12,7 @@ use crate::pool::command::Command;
 use crate::pool::spawn::{OnEnd, spawn};
 use crate::pool::tasks::shared::Shared;
 use crate::pool::tasks::timing::{CALLER_ANSWER, CALLER_PAUSE, CALLER_REACHED, LONGEST_CALLER_PAUSE};
-use crate::remote::Remote;
+use crate::remote::{ByteStream, Remote};
 use crate::worker::calls::{CallerHello, FromCaller, ToCaller};
 use crate::worker::codec::Frame;
 use crate::worker::link::{Reader, Sender, link};
@@ -48,10 +48,9 @@ async fn persist(shared: &Arc<Shared>, remote: &dyn Remote, rank: Rank, generati
         tokio::time::sleep(pause).await;
     }
     loop {
-        let error = match tokio::time::timeout(CALLER_ANSWER, connect(shared, remote, rank, generation)).await {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(error)) => error,
-            Err(_) => Error::new(ErrorKind::Timeout, format!("the worker did not answer within {CALLER_ANSWER:?}")),
+        let error = match connect(shared, remote, rank, generation).await {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
         };
         // While the worker cannot be reached at all, nothing is wrong with its calls.
         if shared.lock().row(rank, generation).is_some_and(|row| !row.connection.is_read()) {
@@ -72,7 +71,21 @@ async fn connect(shared: &Arc<Shared>, remote: &dyn Remote, rank: Rank, generati
         state.calls_of(rank, generation).map(|calls| (calls.path.clone(), calls.pid, calls.session.acknowledge()))
     };
     let Some((path, pid, received)) = known else { return Ok(()) };
+    // Opening it has a deadline of its own.
     let stream = remote.open(&path).await?;
+    let greeted = greet(shared, stream, rank, generation, pid, received);
+    let late = |_| Error::new(ErrorKind::Timeout, format!("the worker did not answer within {CALLER_ANSWER:?}"));
+    tokio::time::timeout(CALLER_ANSWER, greeted).await.map_err(late)?
+}
+
+async fn greet(
+    shared: &Arc<Shared>,
+    stream: ByteStream,
+    rank: Rank,
+    generation: Generation,
+    pid: u32,
+    received: u64,
+) -> Result<()> {
     let (sender, writer, mut reader) = link(stream, shared.limits.max_frame_bytes);
     spawn(async move {
         // The reader notices the same loss and reports it.

@@ -27,8 +27,18 @@ pub(crate) fn pool() -> Arc<Shared> {
     let (commands, _) = tokio::sync::mpsc::unbounded_channel();
     let limits = Limits::default();
     let (defaults, secrets, metrics) = (TaskOptions::default(), Secrets::default(), Metrics::new("test"));
-    let settings =
-        Settings { limits, is_mixed: false, defaults, secrets, trace: None, metrics, account: Arc::default() };
+    let settings = Settings {
+        limits,
+        is_mixed: false,
+        defaults,
+        secrets,
+        requirements: Vec::new(),
+        imports: Vec::new(),
+        trace: None,
+        metrics,
+        account: Arc::default(),
+        events: Arc::default(),
+    };
     let shared = Shared::new(PoolId::random(), settings, commands);
     shared.act(|state, now| {
         state.scheduler = Scheduler::new(1, 1, false, limits);
@@ -142,7 +152,9 @@ async fn an_answer_of_a_worker_whose_world_has_ended_causes_no_event() {
         let connection = shared.on_worker_connected(RANK, LIFE, &worker, 0).unwrap();
         let mut events = shared.events();
         if lost {
-            shared.act(|state, now| state.scheduler.on_lost(now, RANK, &WorkerExit::WorldEnded, None));
+            shared.act(|state, now| {
+                state.scheduler.on_lost(now, RANK, &WorkerExit::WorldEnded, &LastWords::default(), None)
+            });
         }
         let mut answer = vec![frame(&(98, 1, 1, 0, 0, 5), Bytes::from_static(b"\xc0"))];
         shared.on_frames(RANK, LIFE, connection, &mut answer).unwrap();

@@ -3,15 +3,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
+use std::time::Instant;
 
 use futures_util::FutureExt;
 use tokio::task::unconstrained;
 
 use super::Shared;
+use crate::compute::PoolPhase;
 use crate::error::{Error, ErrorKind};
 use crate::event::{EventItem, Events, PoolEvent};
 use crate::ids::NodeIndex;
-use crate::payload::{Args, Source, Target, Task};
+use crate::payload::{Args, Source, Target, Task, TaskHandle};
 use crate::pool::tasks::effect::Effect;
 use crate::pool::tasks::replies::tests::{pool, submit};
 use crate::scheduler::Eligible;
@@ -35,13 +37,26 @@ fn put_reports(shared: &Shared, count: u32) {
     (0..count).for_each(|node| shared.outbox.push(launching(node)));
 }
 
+async fn submit_many(shared: &Arc<Shared>, count: usize) -> Vec<TaskHandle> {
+    let mut handles = Vec::new();
+    for _ in 0..count {
+        handles.push(submit(shared, false).await);
+    }
+    handles
+}
+
+/// Each task has its outcome now: the pool is closed.
+fn all_are_closed(handles: Vec<TaskHandle>) {
+    for handle in handles {
+        let outcome = unconstrained(handle.outcome()).now_or_never().unwrap();
+        assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Closed);
+    }
+}
+
 #[tokio::test]
 async fn a_dropped_handle_leaves_the_work_of_others_to_the_pools_own_task() {
     let shared = pool();
-    let mut handles = Vec::new();
-    for _ in 0..5000 {
-        handles.push(submit(&shared, false).await);
-    }
+    let mut handles = submit_many(&shared, 5000).await;
     shared.lock().scheduler.close(Error::new(ErrorKind::Budget, "the money is spent"));
     drop(handles.pop());
     assert!(shared.lock().tasks.numbers().queued > 4000, "{} tasks are left", shared.lock().tasks.numbers().queued);
@@ -68,18 +83,24 @@ async fn a_dropped_handle_delivers_few_reports_of_others_and_all_come_in_order()
 #[tokio::test]
 async fn without_a_driver_nothing_is_left_to_its_task() {
     let shared = pool();
-    let mut handles = Vec::new();
-    for _ in 0..1000 {
-        handles.push(submit(&shared, false).await);
-    }
+    let handles = submit_many(&shared, 1000).await;
     let mut events = shared.events();
     put_reports(&shared, 1000);
     shared.on_driver_lost(Error::new(ErrorKind::Closed, "the driver is lost"));
-    for handle in handles {
-        let outcome = unconstrained(handle.outcome()).now_or_never().unwrap();
-        assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Closed);
-    }
+    all_are_closed(handles);
     assert_eq!(read(&mut events), (0..1000).map(Some).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn what_was_left_to_the_pools_own_task_is_done_when_the_pool_has_ended() {
+    let shared = pool();
+    let handles = submit_many(&shared, 1000).await;
+    shared.enter(PoolPhase::Closed);
+    // Another thread has done this, and the task that does the rest ends with the driver.
+    let error = Error::new(ErrorKind::Closed, "the pool was shut down");
+    shared.lock().scheduler.drain(Instant::now(), &error);
+    shared.on_driver_ended(Ok(()));
+    all_are_closed(handles);
 }
 
 /// Counts how often it is woken, and then may panic.

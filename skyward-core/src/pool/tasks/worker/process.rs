@@ -1,6 +1,6 @@
 //! The operating system process of a worker: not started yet, running, or ended.
 
-use crate::error::WorkerExit;
+use crate::error::{LastWords, WorkerExit};
 
 /// The process of a worker, and the process before it.
 #[derive(Debug, Default)]
@@ -18,6 +18,8 @@ enum Stage {
     Running(Started),
     Ended {
         exit: WorkerExit,
+        /// What the process wrote last on standard error.
+        words: LastWords,
         /// The process, if the agent answered the request to start it after its end was known.
         late: Option<Started>,
     },
@@ -61,6 +63,14 @@ impl Process {
         }
     }
 
+    /// How the process has ended, and what it wrote last on standard error.
+    pub(crate) fn end(&self) -> Option<(WorkerExit, LastWords)> {
+        match &self.stage {
+            Stage::Ended { exit, words, .. } => Some((exit.clone(), words.clone())),
+            Stage::NotStarted | Stage::Running(_) => None,
+        }
+    }
+
     /// Whether the process has ended, or is lost with its machine.
     pub(crate) fn has_ended(&self) -> bool {
         self.exit().is_some()
@@ -86,13 +96,13 @@ impl Process {
     }
 
     /// Records that the process has ended.
-    pub(super) fn on_ended(&mut self, pid: u32, exit: WorkerExit) {
-        *self = Self { stage: Stage::Ended { exit, late: None }, before: Some(pid) };
+    pub(super) fn on_ended(&mut self, pid: u32, exit: WorkerExit, words: LastWords) {
+        *self = Self { stage: Stage::Ended { exit, words, late: None }, before: Some(pid) };
     }
 
     /// Records that the process is lost with its machine.
     pub(super) fn on_machine_lost(&mut self, exit: WorkerExit) {
-        *self = Self { stage: Stage::Ended { exit, late: None }, before: None };
+        *self = Self { stage: Stage::Ended { exit, words: LastWords::default(), late: None }, before: None };
     }
 
     fn started(&self) -> Option<&Started> {

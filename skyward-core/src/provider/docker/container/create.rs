@@ -110,7 +110,7 @@ fn kept(image: &ImageFacts, make: &str, env: Vec<String>, keeper: &Keeper) -> Co
         image: Some(image.id.clone()),
         // Only the keeper: everything else runs as the image's user.
         user: Some("0:0".into()),
-        entrypoint: Some(["sh", "-c", keeper::START, &script].map(str::to_owned).into()),
+        entrypoint: Some(keeper::start(&script)),
         cmd: Some(keeper.arguments()),
         env: Some(env),
         ..ContainerCreateBody::default()

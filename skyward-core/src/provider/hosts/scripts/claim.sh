@@ -175,7 +175,7 @@ exec 4<"$base/."
 flock -s -n 4 || :
 # The keeper inherits nothing of this script but the claim, and runs none of bash's startup files.
 shell=sh
-! command -v bash >/dev/null || shell='bash --norc --posix'
+! command -v bash >/dev/null || shell='bash --norc --posix -p'
 setsid $shell -c "$keeper" keeper "$folder" $keeping "$machine" "$file" "$share" </dev/null >/dev/null 2>&1 8<&- 5<&- &
 trap - EXIT
 echo "keeper $!" >>"$file"

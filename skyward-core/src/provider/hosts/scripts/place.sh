@@ -14,6 +14,8 @@
 # On a host that runs many machines, starting processes is most of the cost of a command: use the
 # shell's own means where they suffice.
 umask 077
+# For words, numbers and lengths as the client expects them.
+export LC_ALL=C
 
 fail() {
     echo "error: $1" >&2
@@ -200,7 +202,7 @@ is_renewed() {
 # the host's uptime, because any other clock can be set. Also looks up `uptime`.
 look_up_renewal() {
     look_up_uptime
-    to_hundredths "$(LC_ALL=C stat -c %.2Y -- "$1/lease" 2>/dev/null)"
+    to_hundredths "$(stat -c %.2Y -- "$1/lease" 2>/dev/null)"
     renewal=$hundredths
     # A time in the future is no renewal: that clock cannot be set.
     if [ "${renewal:-0}" = 0 ] || [ "$renewal" -gt "$((${uptime:-0} + 100))" ]; then

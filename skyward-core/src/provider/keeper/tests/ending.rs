@@ -69,12 +69,7 @@ fn only_processes_with_the_whole_mark_are_chased(shell: &[&str]) {
 fn what_another_user_has_in_its_environment_is_not_read() {
     let mark = format!("test-{:016x}", rand::random::<u64>());
     let functions = |id| with_youngest(id).replace("{ read -r variables ", "{ echo read; read -r variables ");
-    let user = some_user();
-    let mut other = spawn_as(&user, &["sleep", "600"], &mark);
-    let end = Instant::now() + Duration::from_secs(30);
-    while real_user(other.id()).as_ref() != Some(&user) {
-        assert!(Instant::now() < end, "never happened: it is the other user");
-    }
+    let mut other = OtherUser::any().start(&["sleep", "600"], &mark);
     let read = chase(&["sh"], &functions(other.id()), &mark);
     other.kill().unwrap();
     other.wait().unwrap();

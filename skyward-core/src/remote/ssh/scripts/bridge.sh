@@ -5,7 +5,7 @@ if [ ! -S "$socket" ]; then
     exit 1
 fi
 for python in python3 "${SKYWARD_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/skyward}"/envs/*/bin/python; do
-    if "$python" -c "" </dev/null >/dev/null 2>&1; then exec "$python" -c "$bridge" "$socket"; fi
+    if "$python" -I -S -c "" </dev/null >/dev/null 2>&1; then exec "$python" -I -S -c "$bridge" "$socket"; fi
 done
 if command -v socat >/dev/null 2>&1; then
     echo skyward-open

@@ -1,5 +1,7 @@
 # Puts a file: from standard input, under a temporary name, and then in its place. Variables: path
 # mode digest size.
+# The client reads its words.
+export LC_ALL=C
 sum() {
     if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi | cut -c 1-64
 }

@@ -65,6 +65,21 @@ async fn resources_that_appear_after_the_death_of_their_client_are_removed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reap_waits_until_released_machines_hold_nothing() {
+    let (scratch, _, machines) = left_behind();
+    // Each refusal is tried again after half a second or later.
+    let held = AtomicUsize::new(600);
+    let cloud = Cloud { name: "cloud", machines: Mutex::new(machines), lingers: true, held, ..Cloud::default() };
+    let cloud = Arc::new(cloud);
+    let started = Instant::now();
+    let reaped = reap_with(&scratch, &[&cloud]).await;
+    assert_eq!(reaped.ended.len(), 1, "{reaped}");
+    assert!(started.elapsed() > POOL_GONE, "{:?}", started.elapsed());
+    assert_eq!(cloud.torn_down.load(Ordering::Relaxed), 1);
+    assert_eq!(scratch.files(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pool_that_is_not_confirmed_gone_stays_in_the_ledger() {
     let (scratch, pool, machines) = left_behind();
     let cloud = Arc::new(Cloud { name: "cloud", machines: Mutex::new(machines), stuck: true, ..Cloud::default() });

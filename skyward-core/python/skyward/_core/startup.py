@@ -1,8 +1,11 @@
-"""Keep this package's bytecode, also where the environment turns bytecode off.
+"""How the programs of this package are imported. They import this module first, and call `restore` next.
 
-Agents and workers start often, and compiling the package takes longer than the rest of their start.
-The package lies in a folder of Skyward's own. This module is imported first; `restore` puts the
-setting back before other code runs.
+Agents and workers start often, so:
+
+- This package's bytecode is kept, also where the environment turns bytecode off: compiling the
+  package takes longer than the rest of a start. The package lies in a folder of Skyward's own.
+- No garbage is collected, of which imports leave none. The collector never looks at what was
+  imported: it lasts as long as the process.
 
 If the disk is nearly full, no bytecode is written. Some versions of Python treat a partly written
 file as complete, which would break an environment that others share for good.
@@ -10,6 +13,7 @@ file as complete, which would break an environment that others share for good.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import Final
@@ -30,11 +34,16 @@ def _has_room() -> bool:
     return True
 
 
+_COLLECTS = gc.isenabled()
+gc.disable()
 _FULL = not _has_room()
 _BEFORE = sys.dont_write_bytecode
 sys.dont_write_bytecode = _FULL
 
 
 def restore() -> None:
-    """Put back the environment's setting."""
+    """Put back the settings of the environment, before other code runs."""
     sys.dont_write_bytecode = _BEFORE or _FULL
+    gc.freeze()
+    if _COLLECTS:
+        gc.enable()

@@ -1,13 +1,27 @@
-//! The clock of costs. A machine is paid for while its client's host is suspended, and `Instant` does
-//! not count that time.
+//! The clock of what machines cost and of how long they are there. A machine is paid for while its
+//! client's host is suspended, and [`Instant::now`] does not count that time.
 
 use std::time::{Duration, Instant};
 
 /// Now, with all time for which the host was suspended since it booted. Compare it only with other
 /// times of this clock.
-pub(crate) fn now() -> Instant {
+///
+/// ```
+/// # use skyward_core as skyward;
+/// use skyward::provider::clock;
+///
+/// let launched = clock::now();
+/// // A machine is not listed at once.
+/// assert!(clock::since(launched).as_secs() < 60);
+/// ```
+pub fn now() -> Instant {
     let now = tokio::time::Instant::now().into_std();
     now.checked_add(suspended()).unwrap_or(now)
+}
+
+/// How long ago `then` was, which is of this clock; nothing if it is later than now.
+pub fn since(then: Instant) -> Duration {
+    now().saturating_duration_since(then)
 }
 
 /// When a timer is due at this time, unless the host is suspended before.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 _QUOTAS: Final = (
     ("/sys/fs/cgroup/cpu.max",),
@@ -23,6 +24,10 @@ _POOLS: Final = (
 """The variables that numeric libraries read when they are loaded."""
 
 
+DEFAULTS: Final = "SKYWARD_DEFAULTS"
+"""The variable with the names of those that the agent has set, and the image has not."""
+
+
 def share(workers: int) -> int:
     """Return the cores per worker, for this number of workers on the node; at least one."""
     return max(1, cores() // workers)
@@ -38,15 +43,41 @@ def cores() -> int:
     return count if quota is None else max(1, min(count, quota))
 
 
+def defaults(cluster: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables for a worker that shares its host with others, unless they are given.
+
+    Otherwise each of the workers would start a thread for each core.
+
+    Args:
+        cluster: the worker's cluster. Nodes with the same address, or on loopback, share a host. So do
+            all nodes where the cluster says so, as containers do that have no cores of their own.
+        given: the variables of the image and of the host.
+    """
+    here = _host(cluster["addr"])
+    nodes = sum(_host(peer["addr"]) == here for peer in cluster.get("peers", ()))
+    if nodes <= 1 and cluster.get("shared_host") and _quota() is None:
+        nodes = cluster["total_nodes"]
+    workers = cluster["workers_per_node"] * max(1, nodes)
+    if workers == 1:
+        return {}
+    names = [name for name in _POOLS if name not in given]
+    return {**dict.fromkeys(names, str(share(workers))), DEFAULTS: ",".join(names)}
+
+
 def variables(threads: int, cores: int) -> dict[str, str]:
-    """Return the variables that numeric libraries and joblib read, unless they are set already.
+    """Return the variables that numeric libraries and joblib read, unless the image sets them.
 
     Args:
         threads: the number of threads of each library.
         cores: the most processes or threads that joblib may start by itself.
     """
     values = {**dict.fromkeys(_POOLS, str(threads)), "LOKY_MAX_CPU_COUNT": str(cores)}
-    return {name: value for name, value in values.items() if name not in os.environ}
+    ours = os.environ.get(DEFAULTS, "").split(",")
+    return {name: value for name, value in values.items() if name not in os.environ or name in ours}
+
+
+def _host(address: str) -> str:
+    return "127." if address.startswith("127.") else address
 
 
 def _quota() -> int | None:
