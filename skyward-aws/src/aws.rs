@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use aws_sdk_ec2::types::Instance;
@@ -13,10 +13,9 @@ use skyward_core::error::{Error, ErrorKind, Refusal, Result};
 use skyward_core::ids::{LaunchId, MachineId, PoolId};
 use skyward_core::provider::{
     Capabilities, Labels, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Part, Place,
-    PoolRecord, PoolRequest, Provider, Requirements,
+    PoolRecord, PoolRequest, Provider, Requirements, clock,
 };
 use skyward_core::remote::Remote;
-use tokio::time::Instant;
 
 use crate::address;
 use crate::call::DISK_GIB;
@@ -28,12 +27,15 @@ use crate::errors::called;
 use crate::images::ImageChoice;
 use crate::launch::{self, Answers};
 use crate::lease;
+use crate::list;
 use crate::machines;
 use crate::network::{self, Network};
 use crate::offers::{self, Setting, Sources};
 use crate::options::{self, Addressing, Options};
+use crate::parking;
 use crate::placement;
 use crate::pool::{Pool, Shared};
+use crate::reached::Reached;
 use crate::tags::{self, Tags};
 use crate::teardown;
 use crate::timing::{LISTED_LATE, SEEN_WITHIN, UNKNOWN_KEPT};
@@ -44,9 +46,9 @@ use crate::timing::{LISTED_LATE, SEEN_WITHIN, UNKNOWN_KEPT};
 /// them one after another, the cheapest first. Credentials and region come from where AWS's own
 /// tools take them: profiles, SSO, `aws login`, containers, roles of instances.
 ///
-/// Every machine powers itself off when the client stops renewing its lease. A client that crashes,
-/// or a laptop that sleeps for longer than [`Limits::lease`](skyward_core::spec::Limits::lease),
-/// loses its pool, and the costs stop.
+/// Every machine powers itself off when the client stops renewing its lease: when the client crashes,
+/// or its laptop sleeps for longer than [`Limits::lease`](skyward_core::spec::Limits::lease). When the
+/// laptop wakes, a pool that is still open launches other machines, within its budget.
 ///
 /// Clones share one cache of facts about the account. The page `docs/aws.md` leads from an empty
 /// account to a trained model, and `docs/aws-policy.json` is the policy that the credentials need.
@@ -106,7 +108,7 @@ impl Aws {
         if let Some(pool) = self.pool(pool) {
             return Ok(pool);
         }
-        let made = Arc::new(Pool::new(pool.clone(), lease)?);
+        let made = Arc::new(Pool::new(pool.clone(), lease, self.account.clock())?);
         Ok(Arc::clone(self.pools().entry(pool.clone()).or_insert(made)))
     }
 
@@ -129,8 +131,10 @@ impl Aws {
         let group = match &options.security_group {
             Some(group) => group.clone(),
             None => {
-                let from = self.who_may_log_in(&network).await?;
-                network::make_group(clients, &network, &pool.id, tags, options.ssh_port, &from).await?
+                let (from, own) = self.who_may_log_in(&network).await?;
+                let group = network::make_group(clients, &network, &pool.id, tags, options.ssh_port, &from).await?;
+                pool.entry.set(clients, options, &group, own).await;
+                group
             }
         };
         let placement_group = match options.placement_group {
@@ -140,14 +144,23 @@ impl Aws {
         Ok(Shared { network, group, is_ours: options.security_group.is_none(), placement_group })
     }
 
-    async fn who_may_log_in(&self, network: &Network) -> Result<Vec<IpNet>> {
+    /// The networks that may log in to the machines, and the address of this client where the security
+    /// group follows its changes.
+    async fn who_may_log_in(&self, network: &Network) -> Result<(Vec<IpNet>, Option<IpNet>)> {
         let given = self.options.ssh_from()?;
         if !given.is_empty() {
-            return Ok(given);
+            return Ok((given, None));
         }
         match self.options.addressing {
-            Addressing::Private => network.blocks.iter().map(|block| options::network(block)).collect(),
-            Addressing::Public => Ok(vec![address::of_client(&self.options.address_service).await?]),
+            Addressing::Private => {
+                let blocks = network.blocks.iter().map(|block| options::network(block));
+                Ok((blocks.collect::<Result<_>>()?, None))
+            }
+            Addressing::Public => {
+                let own = address::of_client(&self.options.address_service).await?;
+                // Through a bastion, the machines see the bastion's address.
+                Ok((vec![own], Some(own).filter(|_| self.options.bastion.is_none())))
+            }
         }
     }
 
@@ -172,6 +185,7 @@ impl Aws {
         let Some(first) = requests.first() else { return Ok(Answers::new()) };
         let clients = self.clients().await?;
         let shared = self.shared(clients, pool, &first.owner, &first.labels).await?;
+        pool.entry.before_launch(clients, &self.options, pool).await?;
         let (options, all_or_none) = (&self.options, batch.all_or_none);
         Ok(launch::launch(clients, options, pool, &shared, &batch.offer, requests, all_or_none).await)
     }
@@ -195,15 +209,15 @@ impl Aws {
         drop(pools);
         let Some(instance) = instance else {
             // EC2 may not list yet what this process launched a moment ago.
-            if known.as_ref().is_some_and(|(_, seen)| seen.launched.elapsed() < SEEN_WITHIN) {
+            if known.as_ref().is_some_and(|(_, seen)| clock::since(seen.launched) < SEEN_WITHIN) {
                 return MachineReport::new(MachineState::Starting);
             }
             // EC2 may not list yet what another process has launched either, and when it did so is
             // not known here.
             let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-            let first = *asked.entry(machine.clone()).or_insert_with(Instant::now);
-            asked.retain(|_, first| first.elapsed() < UNKNOWN_KEPT);
-            let settled = known.is_some() || first.elapsed() >= LISTED_LATE;
+            let first = *asked.entry(machine.clone()).or_insert_with(clock::now);
+            asked.retain(|_, first| clock::since(*first) < UNKNOWN_KEPT);
+            let settled = known.is_some() || clock::since(first) >= LISTED_LATE;
             return MachineReport::new(if settled { MachineState::Gone } else { MachineState::Unknown });
         };
         let block_ends = *self.block_ends.lock().unwrap_or_else(PoisonError::into_inner);
@@ -212,8 +226,10 @@ impl Aws {
             if let Some(address) = machines::reached_at(instance, self.options.addressing) {
                 pool.update(machine, |seen| seen.address = Some(address.to_owned()));
             }
-            if report.state == MachineState::Gone {
-                pool.forget(machine);
+            match report.state {
+                MachineState::Released => pool.on_ending(machine),
+                MachineState::Gone => pool.forget(machine),
+                _ => {}
             }
         }
         report
@@ -222,7 +238,7 @@ impl Aws {
     /// Renews the tags of the pools that own these instances, when a renewal is due.
     async fn renew(&self, clients: &Clients, instances: &[Instance]) {
         let mut pools: Vec<Arc<Pool>> = self.pools().values().cloned().collect();
-        let now = Instant::now();
+        let now = clock::now();
         let is_of = |instance: &Instance, pool: &Pool| {
             machines::is_live(instance) && tags::value(instance.tags(), tags::POOL) == Some(pool.id.as_str())
         };
@@ -271,6 +287,7 @@ impl Provider for Aws {
             catalog: &clients.catalog,
             on_demand: &clients.on_demand,
             quotas: clients.quotas.as_ref(),
+            clock: &clients.clock,
         };
         let setting = Setting {
             region: clients.region.clone(),
@@ -278,9 +295,10 @@ impl Provider for Aws {
             disk_gib: self.options.disk_gib.unwrap_or(DISK_GIB),
             own_image: matches!(self.options.image, ImageChoice::Id(_)),
         };
+        // Answers are kept by the clock of this client.
         let now = SystemTime::now();
         if let Some(capacity) = &self.options.capacity {
-            let reserved = capacity::find(clients, capacity, now).await?;
+            let reserved = capacity::find(clients, capacity, clients.clock.now()).await?;
             let offer = offers::reserved(sources, &setting, requirements, &reserved, now).await?;
             *self.block_ends.lock().unwrap_or_else(PoisonError::into_inner) = reserved.ends;
             return Ok(vec![offer]);
@@ -317,7 +335,9 @@ impl Provider for Aws {
         let clients = self.clients().await?;
         let instances = describe::by_id(clients, machines).await?;
         self.renew(clients, &instances).await;
-        let (watch, now) = (self.watch(), SystemTime::now());
+        let pools: Vec<Arc<Pool>> = self.pools().values().cloned().collect();
+        join_all(pools.iter().map(|pool| list::tell(clients, pool))).await;
+        let (watch, now) = (self.watch(), clients.clock.now());
         let report = |machine: &MachineId| {
             let found = instances.iter().find(|instance| instance.instance_id() == Some(machine.as_str()));
             self.report(machine, found, &watch, now)
@@ -328,32 +348,39 @@ impl Provider for Aws {
     async fn connect(&self, machine: &Machine, _: &Place) -> Result<Box<dyn Remote>> {
         let clients = self.clients().await?;
         let pool = self.known(&machine.pool, Duration::ZERO)?;
-        // The answer to this launch was lost, and EC2 has listed its machine since.
-        if let (None, Some(call)) = (pool.seen(&machine.id), pool.unsettled(&machine.launch)) {
-            pool.launched(machine.id.clone(), &call);
-        }
-        Ok(Box::new(connect::connect(clients, &self.options, &pool, &machine.id).await?))
+        let ssh = connect::connect(clients, &self.options, &pool, &machine.id).await?;
+        let (account, options) = (self.account.clone(), Arc::clone(&self.options));
+        Ok(Box::new(Reached { ssh, machine: machine.id.clone(), pool, account, options }))
     }
 
     async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
         match self.clients().await {
-            Ok(clients) => teardown::terminate(clients, machines).await,
+            Ok(clients) => {
+                parking::park(clients, machines).await;
+                let ended = teardown::terminate(clients, machines).await;
+                let pools = self.pools();
+                for (machine, _) in machines.iter().zip(&ended).filter(|(_, ended)| ended.is_ok()) {
+                    pools.values().for_each(|pool| pool.on_ending(machine));
+                }
+                ended
+            }
             Err(error) => machines.iter().map(|_| Err(error.clone())).collect(),
         }
     }
 
     async fn teardown(&self, pool: &PoolId) -> Result<()> {
         let clients = self.clients().await?;
-        // For a pool of another process: whether this provider would have made a placement group.
+        // A pool of another process may have made a placement group.
         let shared = self.pool(pool).and_then(|pool| pool.shared());
-        let has_placement = shared.map_or(self.options.placement_group, |shared| shared.placement_group.is_some());
+        let has_placement = shared.is_none_or(|shared| shared.placement_group.is_some());
         teardown::teardown(clients, pool, has_placement).await?;
         self.pools().remove(pool);
         Ok(())
     }
 
     async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
-        describe::list(self.clients().await?, pool).await
+        let listed = list::list(self.clients().await?, pool, self.pool(pool).as_deref()).await?;
+        Ok(listed.into_iter().filter(|listed| listed.is_live).map(|listed| listed.machine).collect())
     }
 
     async fn pools(&self) -> Result<Vec<PoolRecord>> {
@@ -366,6 +393,10 @@ impl Provider for Aws {
         for group in called("DescribeSecurityGroups", groups)?.security_groups.unwrap_or_default() {
             records.extend(machines::record(group.tags()));
         }
+        for group in placement::all(clients, ours()).await? {
+            records.extend(machines::record(group.tags()));
+        }
+        records.iter_mut().for_each(|record| record.expires = clients.clock.local(record.expires));
         Ok(PoolRecord::of_parts(records))
     }
 }

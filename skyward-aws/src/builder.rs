@@ -169,7 +169,7 @@ impl Aws {
 
     /// Launches machines in this capacity block, `cr-…`, and nowhere else. The block is paid for
     /// when it is bought, so its machines cost nothing by the hour. EC2 begins to end them 30
-    /// minutes before the end of the block, and the provider
+    /// minutes before the end of the block, 60 where the block is of UltraServers, and the provider
     /// [reports](skyward_core::provider::MachineReport::ends_in) that time as their end.
     #[must_use]
     pub fn capacity_block(self, id: impl Into<String>) -> Self {

@@ -1,7 +1,7 @@
 //! One call that launches instances, with a token: made again, it is the same call and starts
 //! nothing more.
 
-use std::time::SystemTime;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use aws_sdk_ec2::operation::run_instances::builders::RunInstancesFluentBuilder;
 use aws_sdk_ec2::types::{
@@ -15,7 +15,9 @@ use skyward_core::error::{Error, Refusal, Result};
 use skyward_core::provider::{LaunchRequest, Offer};
 use skyward_core::remote::ssh::KeyPair;
 use skyward_core::spec::Secret;
+use tokio::time::Instant;
 
+use crate::assign::Launch;
 use crate::client::Clients;
 use crate::images::Image;
 use crate::options::{Addressing, Capacity, Options};
@@ -28,7 +30,7 @@ use crate::user_data::user_data;
 pub(crate) struct Call {
     /// The token, by which EC2 recognises a repeated call.
     pub(crate) token: String,
-    /// The launches, in the order of the instances' launch index.
+    /// The launches, in the order in which the instances of the answer take them.
     pub(crate) requests: Vec<LaunchRequest>,
     pub(crate) offer: Offer,
     /// The host key by which the client recognises the instances at first.
@@ -42,6 +44,41 @@ pub(crate) struct Call {
     least: i32,
     tags: Tags,
     instance_tags: Tags,
+    attempts: Mutex<Attempts>,
+}
+
+/// The attempts of a call whose launches are unknown.
+#[derive(Debug, Default)]
+struct Attempts {
+    /// How many are under way.
+    open: usize,
+    /// When the last one ended without an answer.
+    lost: Option<Instant>,
+}
+
+/// An attempt of a call. When it is dropped, it counts as one without an answer: also when the caller
+/// stops waiting, as EC2 may have got it.
+#[derive(Debug)]
+pub(crate) struct Attempt<'a> {
+    call: &'a Call,
+    is_answered: bool,
+}
+
+impl Attempt<'_> {
+    /// EC2 has answered, so that it is known what this attempt has launched.
+    pub(crate) fn answered(mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        let mut attempts = self.call.attempts();
+        attempts.open -= 1;
+        if !self.is_answered {
+            attempts.lost = Some(Instant::now());
+        }
+    }
 }
 
 impl Call {
@@ -69,7 +106,7 @@ impl Call {
         let host_key = KeyPair::generate()?;
         let client = std::iter::once(pool.trust.client.public().to_owned());
         let keys: Vec<String> = client.chain(options.public_keys.iter().cloned()).collect();
-        let now = SystemTime::now();
+        let now = pool.clock.now();
         let user_data = user_data(&first, now, &image.user, &host_key, &keys)?;
         let mut tags = pool.tags(&first.owner, &first.labels, &options.tags);
         tags.insert(tags::LEASE.to_owned(), first.lease.as_millis().to_string());
@@ -89,7 +126,30 @@ impl Call {
             placement_group: shared.placement_group.clone(),
             tags,
             instance_tags,
+            attempts: Mutex::default(),
         })
+    }
+
+    /// Begins an attempt.
+    pub(crate) fn attempt(&self) -> Attempt<'_> {
+        self.attempts().open += 1;
+        Attempt { call: self, is_answered: false }
+    }
+
+    /// Since when an attempt of the call may have launched instances without an answer. None if each
+    /// attempt was answered.
+    pub(crate) fn in_doubt_since(&self) -> Option<Instant> {
+        let attempts = self.attempts();
+        if attempts.open > 0 { Some(Instant::now()) } else { attempts.lost }
+    }
+
+    /// The launches with the numbers of their machines.
+    pub(crate) fn launches(&self) -> Vec<Launch> {
+        self.requests.iter().map(|request| (request.launch.clone(), request.number)).collect()
+    }
+
+    fn attempts(&self) -> MutexGuard<'_, Attempts> {
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The call as EC2 takes it, without its token.
@@ -118,7 +178,7 @@ impl Call {
             .tag_specifications(tags::specification(ResourceType::Volume, &self.tags))
             .tag_specifications(tags::specification(ResourceType::NetworkInterface, &self.tags))
             .user_data(self.user_data.expose());
-        if let Some(market) = market(offer, options) {
+        if let Some(market) = self.market(options) {
             input = input.instance_market_options(market);
         }
         if offer.spot {
@@ -138,6 +198,27 @@ impl Call {
             input = input.iam_instance_profile(named.build());
         }
         input
+    }
+
+    /// How the instances are bought: a spot request that EC2 does not repeat, a capacity block that
+    /// is paid for, or on demand.
+    ///
+    /// Spot prices change while a machine runs. Where a budget in dollars counts the machine at a
+    /// price, that price is the most that EC2 may charge, and EC2 takes the machine back when its
+    /// price is higher:
+    /// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_SpotMarketOptions.html>.
+    fn market(&self, options: &Options) -> Option<InstanceMarketOptionsRequest> {
+        let market = InstanceMarketOptionsRequest::builder();
+        if matches!(options.capacity, Some(Capacity::Block(_))) {
+            return Some(market.market_type(MarketType::CapacityBlock).build());
+        }
+        let most = self.requests.iter().filter_map(|request| request.most_usd_per_hour).reduce(f64::min);
+        let spot = SpotMarketOptions::builder()
+            .spot_instance_type(SpotInstanceType::OneTime)
+            .instance_interruption_behavior(InstanceInterruptionBehavior::Terminate)
+            .set_max_price(most.map(|most| most.to_string()))
+            .build();
+        self.offer.spot.then(|| market.market_type(MarketType::Spot).spot_options(spot).build())
     }
 
     /// The root disk and the further disks of the image. EC2 deletes all of them with the instance.
@@ -170,20 +251,6 @@ fn metadata() -> InstanceMetadataOptionsRequest {
         .http_tokens(HttpTokensState::Required)
         .http_put_response_hop_limit(1)
         .build()
-}
-
-/// How the instances are bought: a spot request that EC2 does not repeat, a capacity block that is
-/// paid for, or on demand.
-fn market(offer: &Offer, options: &Options) -> Option<InstanceMarketOptionsRequest> {
-    let market = InstanceMarketOptionsRequest::builder();
-    if matches!(options.capacity, Some(Capacity::Block(_))) {
-        return Some(market.market_type(MarketType::CapacityBlock).build());
-    }
-    let spot = SpotMarketOptions::builder()
-        .spot_instance_type(SpotInstanceType::OneTime)
-        .instance_interruption_behavior(InstanceInterruptionBehavior::Terminate)
-        .build();
-    offer.spot.then(|| market.market_type(MarketType::Spot).spot_options(spot).build())
 }
 
 /// The token of a call; another one, where EC2 has refused the first because something that the
@@ -221,8 +288,12 @@ mod tests {
     use std::time::Duration;
 
     use skyward_core::ids::{LaunchId, MachineNumber, PoolId};
+    use skyward_core::pool::Pool;
+    use skyward_core::provider::Market;
+    use skyward_core::spec::Budget;
 
     use super::*;
+    use crate::loopback::{Loopback, ec2};
 
     #[test]
     fn a_token_is_that_of_its_launches_and_offer() {
@@ -240,5 +311,24 @@ mod tests {
             token(&[request("a"), request("b")], &Offer::new("g5.2xlarge", "eu-west-1a", 4, 16), true),
         ];
         assert!(!others.contains(&first), "{others:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_spot_machine_may_cost_no_more_than_a_budget_in_dollars_counts() {
+        let priced = Budget::usd_per_hour(1.0);
+        for (market, budget, most) in [
+            (Market::Spot, Some(priced), Some("0.0375")),
+            (Market::Spot, Some(Budget::default().hours(1.0)), None),
+            (Market::Spot, None, None),
+            (Market::OnDemand, None, None),
+        ] {
+            let service = Loopback::start(ec2::answer);
+            let pool = Pool::builder().provider(service.aws()).market(market);
+            let pool = budget.into_iter().fold(pool, |pool, budget| pool.budget(budget));
+            drop(pool.start().await.unwrap_err());
+            let launches = service.asked_of("RunInstances");
+            let told = launches.last().unwrap().get("InstanceMarketOptions.SpotOptions.MaxPrice");
+            assert_eq!(told.map(String::as_str), most, "{market:?}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use skyward_core::error::{Error, Refusal, Result};
 use crate::client::Clients;
 use crate::errors::Failure;
 use crate::options::Capacity;
-use crate::timing::BLOCK_ENDS_EARLY;
+use crate::timing::{BLOCK_ENDS_EARLY, ULTRA_BLOCK_ENDS_EARLY};
 
 /// Reserved capacity in which machines can be launched now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,11 +118,12 @@ fn usable(capacity: &Capacity, found: Option<&CapacityReservation>, region: &str
         let why = "is on dedicated hardware, and this provider launches on shared hardware".to_owned();
         return refused(Refusal::Misconfigured, why, "reserve with the tenancy `default`");
     }
-    let ends =
-        time(found.end_date()).filter(|_| is_block).map(|ends| ends.checked_sub(BLOCK_ENDS_EARLY).unwrap_or(ends));
+    let early = if is_of_ultra_servers(found) { ULTRA_BLOCK_ENDS_EARLY } else { BLOCK_ENDS_EARLY };
+    let ends = time(found.end_date()).filter(|_| is_block).map(|ends| ends.checked_sub(early).unwrap_or(ends));
     if ends.is_some_and(|ends| ends <= now) {
         let end = found.end_date().map(shown).unwrap_or_default();
-        let why = format!("ends at {end}, and EC2 has begun to end its machines 30 minutes before that");
+        let minutes = early.as_secs() / 60;
+        let why = format!("ends at {end}, and EC2 has begun to end its machines {minutes} minutes before that");
         return refused(Refusal::Capacity, why, "buy another block, or extend this one");
     }
     let (left, all) = (found.available_instance_count(), found.total_instance_count());
@@ -144,6 +145,14 @@ fn usable(capacity: &Capacity, found: Option<&CapacityReservation>, region: &str
     })
 }
 
+/// Whether a block is of UltraServers: only those have a launch status, and only they have these
+/// types: <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CapacityReservation.html>,
+/// <https://aws.amazon.com/ec2/ultraservers/>.
+fn is_of_ultra_servers(found: &CapacityReservation) -> bool {
+    let name = found.instance_type().unwrap_or_default();
+    found.launch_status().is_some() || ["p6e-", "trn2u."].iter().any(|series| name.starts_with(series))
+}
+
 fn shown(time: &DateTime) -> String {
     DateTime::from_secs(time.secs()).fmt(DateTimeFormat::DateTime).unwrap_or_default()
 }
@@ -154,6 +163,7 @@ const NOT_FOUND: [&str; 2] = ["InvalidCapacityReservationId.NotFound", "InvalidC
 mod tests {
     use std::time::Duration;
 
+    use aws_sdk_ec2::types::CapacityReservationLaunchStatus as LaunchStatus;
     use aws_sdk_ec2::types::builders::CapacityReservationBuilder;
 
     use super::*;
@@ -198,6 +208,11 @@ mod tests {
         let found = usable(&Capacity::Block("cr-1".into()), Some(&block().build()), "eu-west-1", at(NOW)).unwrap();
         assert!(found.is_block);
         assert_eq!(found.ends, Some(at(NOW + 5400)));
+        let ultra = [block().instance_type("trn2u.48xlarge"), block().launch_status(LaunchStatus::Launchable)];
+        for ultra in ultra.map(CapacityReservationBuilder::build) {
+            let found = usable(&Capacity::Block("cr-1".into()), Some(&ultra), "eu-west-1", at(NOW)).unwrap();
+            assert_eq!(found.ends, Some(at(NOW + 3600)), "an hour before the end");
+        }
     }
 
     #[test]

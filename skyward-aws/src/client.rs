@@ -7,23 +7,27 @@ use aws_credential_types::Credentials;
 use aws_credential_types::provider::ProvideCredentials;
 use aws_sdk_ec2::config::retry::RetryConfig;
 use aws_sdk_ec2::config::timeout::TimeoutConfig;
-use aws_smithy_http_client::Builder;
-use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use skyward_core::error::{Error, ErrorKind, Result};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use crate::cache::Cache;
 use crate::catalog::Catalog;
+use crate::clock::Clock;
 use crate::errors::{CHAIN, Failure, chain};
 use crate::options::{CacheIn, Options};
+use crate::partition::Partition;
 use crate::prices::on_demand::OnDemand;
+use crate::proxy::{self, Proxy};
 use crate::quota::Quotas;
 use crate::timing::{CALL, CALL_ATTEMPT, CREDENTIALS, LAUNCH_CALL};
 
 /// The account's clients, which are made when they are first needed.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Account(Arc<OnceCell<Clients>>);
+pub(crate) struct Account {
+    clients: Arc<OnceCell<Clients>>,
+    clock: Clock,
+}
 
 /// The clients of one account in one region.
 #[derive(Debug)]
@@ -35,6 +39,8 @@ pub(crate) struct Clients {
     pub(crate) on_demand: OnDemand,
     /// The quotas; none unless the user wants them looked up.
     pub(crate) quotas: Option<Quotas>,
+    /// The time of the services.
+    pub(crate) clock: Clock,
     /// The account's id, of 12 digits.
     pub(crate) account: String,
     pub(crate) region: String,
@@ -54,13 +60,18 @@ impl Account {
     ///
     /// Starts nothing.
     pub(crate) async fn clients(&self, options: &Options) -> Result<&Clients> {
-        self.0.get_or_try_init(|| Clients::load(options)).await
+        self.clients.get_or_try_init(|| Clients::load(options, self.clock.clone())).await
+    }
+
+    /// The time of its services.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock.clone()
     }
 }
 
 impl Clients {
-    async fn load(options: &Options) -> Result<Self> {
-        let config = config(options).await;
+    async fn load(options: &Options, clock: Clock) -> Result<Self> {
+        let config = config(options).await?;
         let region = config.region().map(ToString::to_string).ok_or_else(no_region)?;
         let provider =
             config.credentials_provider().ok_or_else(|| no_credentials("no source of credentials is configured"))?;
@@ -73,7 +84,8 @@ impl Clients {
                 return Err(no_credentials(&late).temporary());
             }
         }
-        let sts = aws_sdk_sts::Client::new(&config);
+        let sts = aws_sdk_sts::config::Builder::from(&config).interceptor(clock.clone()).build();
+        let sts = aws_sdk_sts::Client::from_conf(sts);
         let identity = sts.get_caller_identity().send().await;
         let identity = identity.map_err(|error| {
             let error = Failure::of("GetCallerIdentity", error).into_error();
@@ -99,14 +111,16 @@ impl Clients {
             }
             CacheIn::User | CacheIn::Memory => Cache::off(),
         };
-        let ec2 = aws_sdk_ec2::Client::new(&config);
-        // A few regions serve the price list, for all regions.
-        let pricing = aws_sdk_pricing::Client::new(&of_region(PRICES));
+        let ec2 = aws_sdk_ec2::config::Builder::from(&config).interceptor(clock.clone()).build();
+        let ec2 = aws_sdk_ec2::Client::from_conf(ec2);
+        let pricing = Partition::of(&region).price_list();
+        let pricing = pricing.map(|region| aws_sdk_pricing::Client::new(&of_region(region)));
         Ok(Self {
             catalog: Catalog::new(ec2.clone(), cache.clone()),
-            on_demand: OnDemand::new(Some(pricing), &region, cache),
+            on_demand: OnDemand::new(pricing, &region, cache),
             quotas: options.look_up_quotas.then(|| Quotas::new(aws_sdk_servicequotas::Client::new(&config))),
             ec2,
+            clock,
             account,
             region,
             caller,
@@ -122,12 +136,11 @@ impl Clients {
     }
 }
 
-async fn config(options: &Options) -> SdkConfig {
+async fn config(options: &Options) -> Result<SdkConfig> {
     let timeouts = TimeoutConfig::builder().operation_attempt_timeout(CALL_ATTEMPT).operation_timeout(CALL).build();
-    let tls = Provider::Rustls(CryptoMode::Ring);
     let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
         .timeout_config(timeouts)
-        .http_client(Builder::new().tls_provider(tls).build_https());
+        .http_client(proxy::http_client(Proxy::of_environment().as_ref())?);
     if let Some(region) = &options.region {
         loader = loader.region(Region::new(region.clone()));
     }
@@ -142,7 +155,7 @@ async fn config(options: &Options) -> SdkConfig {
     if let Some(endpoint) = &options.endpoint_url {
         loader = loader.endpoint_url(endpoint);
     }
-    loader.load().await
+    Ok(loader.load().await)
 }
 
 fn no_region() -> Error {
@@ -156,6 +169,3 @@ fn no_credentials(why: &str) -> Error {
         .with_context("looked in", CHAIN)
         .with_hint("make some: `aws configure`, `aws configure sso` and then `aws sso login`, or `aws login`; or name another profile, `.profile(\"…\")`")
 }
-
-/// Where the price list is served.
-const PRICES: &str = "us-east-1";

@@ -2,13 +2,11 @@
 
 use aws_sdk_ec2::types::{Filter, Instance};
 use skyward_core::error::Result;
-use skyward_core::ids::{MachineId, PoolId};
-use skyward_core::provider::Machine;
+use skyward_core::ids::MachineId;
 
 use crate::client::Clients;
 use crate::errors::called;
-use crate::machines;
-use crate::tags::{self, filter};
+use crate::tags::filter;
 
 /// The instances that match these filters, also terminated ones that EC2 still lists. A call with
 /// unknown ids fails, while a filter by id ignores them.
@@ -49,22 +47,8 @@ pub(crate) async fn by_id(clients: &Clients, machines: &[MachineId]) -> Result<V
     Ok(all)
 }
 
-/// The live machines of a pool.
-///
-/// # Errors
-///
-/// As [`instances`].
-///
-/// # Cancel safety
-///
-/// Changes nothing.
-pub(crate) async fn list(clients: &Clients, pool: &PoolId) -> Result<Vec<Machine>> {
-    let found = instances(clients, vec![tags::of_pool(pool)]).await?;
-    Ok(found.iter().filter(|instance| machines::is_live(instance)).filter_map(machines::machine).collect())
-}
-
 /// The largest page of EC2.
 const PAGE: i32 = 1000;
 /// The values of one filter:
 /// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html>.
-const MOST_VALUES: usize = 200;
+pub(crate) const MOST_VALUES: usize = 200;

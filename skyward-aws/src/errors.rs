@@ -1,114 +1,15 @@
-//! What the errors of EC2 mean: one table from codes to what the pool does next.
-//!
-//! The codes are those of
-//! <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>.
+//! What the errors of EC2 mean: which refusal each is for the pool, and what a user can do.
+
+mod codes;
 
 use std::fmt;
 
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use skyward_core::error::{Error, ErrorKind, Refusal, Result};
 
-/// What an error code says about the call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
-    /// This type is sold out in this zone and market.
-    Capacity,
-    /// This type is not sold in this zone.
-    NotOffered,
-    /// The account's quota for this family is used up.
-    Quota,
-    /// Too many calls.
-    Throttled,
-    /// The same call succeeds later.
-    Transient,
-    /// Something that the call names does not exist.
-    NotFound,
-    /// What the call makes exists already.
-    Duplicate,
-    /// Something else still uses what the call removes.
-    InUse,
-    /// These credentials may not do this.
-    Denied,
-    /// The credentials are not valid, or not any more.
-    Credentials,
-    /// The account itself cannot be used.
-    Account,
-    /// The call is wrong.
-    Wrong,
-}
-
-const CODES: &[(&str, Class)] = &[
-    ("InsufficientInstanceCapacity", Class::Capacity),
-    ("InsufficientCapacity", Class::Capacity),
-    ("InsufficientHostCapacity", Class::Capacity),
-    ("InsufficientReservedInstanceCapacity", Class::Capacity),
-    ("ReservationCapacityExceeded", Class::Capacity),
-    ("UnfulfillableCapacity", Class::Capacity),
-    ("SpotMaxPriceTooLow", Class::Capacity),
-    // The subnet is full: another zone has another subnet.
-    ("InsufficientFreeAddressesInSubnet", Class::Capacity),
-    ("InsufficientAddressCapacity", Class::Capacity),
-    ("Unsupported", Class::NotOffered),
-    ("UnsupportedOperation", Class::NotOffered),
-    ("InvalidAvailabilityZone", Class::NotOffered),
-    ("VcpuLimitExceeded", Class::Quota),
-    ("InstanceLimitExceeded", Class::Quota),
-    ("MaxSpotInstanceCountExceeded", Class::Quota),
-    ("VolumeLimitExceeded", Class::Quota),
-    ("MaxIOPSLimitExceeded", Class::Quota),
-    ("AddressLimitExceeded", Class::Quota),
-    ("RequestLimitExceeded", Class::Throttled),
-    ("Throttling", Class::Throttled),
-    ("ThrottlingException", Class::Throttled),
-    ("ThrottledException", Class::Throttled),
-    ("EC2ThrottledException", Class::Throttled),
-    ("TooManyRequestsException", Class::Throttled),
-    ("ResourceCountExceeded", Class::Throttled),
-    ("InternalError", Class::Transient),
-    ("InternalFailure", Class::Transient),
-    ("Unavailable", Class::Transient),
-    ("ServiceUnavailable", Class::Transient),
-    ("ServerInternal", Class::Transient),
-    ("IncorrectState", Class::Transient),
-    ("DependencyViolation", Class::InUse),
-    ("InvalidGroup.InUse", Class::InUse),
-    ("InvalidPlacementGroup.InUse", Class::InUse),
-    ("InvalidGroup.Duplicate", Class::Duplicate),
-    ("InvalidPermission.Duplicate", Class::Duplicate),
-    ("InvalidPlacementGroup.Duplicate", Class::Duplicate),
-    ("InvalidInstanceID.NotFound", Class::NotFound),
-    ("InvalidInstanceID.Malformed", Class::NotFound),
-    ("InvalidGroup.NotFound", Class::NotFound),
-    ("InvalidGroupId.Malformed", Class::NotFound),
-    ("InvalidPermission.NotFound", Class::NotFound),
-    ("InvalidPlacementGroup.Unknown", Class::NotFound),
-    ("UnauthorizedOperation", Class::Denied),
-    ("AccessDenied", Class::Denied),
-    ("AccessDeniedException", Class::Denied),
-    ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", Class::Denied),
-    ("AuthFailure", Class::Credentials),
-    ("InvalidClientTokenId", Class::Credentials),
-    ("UnrecognizedClientException", Class::Credentials),
-    ("SignatureDoesNotMatch", Class::Credentials),
-    ("MissingAuthenticationToken", Class::Credentials),
-    ("ExpiredToken", Class::Credentials),
-    ("ExpiredTokenException", Class::Credentials),
-    ("RequestExpired", Class::Credentials),
-    ("PendingVerification", Class::Account),
-    ("OptInRequired", Class::Account),
-    ("Blocked", Class::Account),
-];
-
-/// The class of an error by its code; by its HTTP status where the table does not have the code.
-pub(crate) fn class(code: Option<&str>, status: Option<u16>) -> Class {
-    let known = code.and_then(|code| CODES.iter().find(|(known, _)| *known == code));
-    match (known, status) {
-        (Some((_, class)), _) => *class,
-        // An unknown error may pass if the service blames itself, and not if it blames the call.
-        (None, Some(500..)) | (None, None) => Class::Transient,
-        (None, _) => Class::Wrong,
-    }
-}
+use self::codes::SPOT_ROLE;
+pub(crate) use self::codes::{Class, class, is_of_free_plan};
+use crate::quota;
 
 /// The parts of an error that EC2 answered with.
 #[derive(Debug)]
@@ -131,17 +32,18 @@ impl Failure {
         let status = error.raw_response().map(|response| response.status().as_u16());
         let answered = matches!(error, SdkError::ServiceError(_));
         let code = error.code().map(str::to_owned);
-        let class = match &error {
-            SdkError::ServiceError(_) => class(code.as_deref(), status),
-            _ if lacks_credentials(&error) => Class::Credentials,
-            SdkError::ConstructionFailure(_) => Class::Wrong,
-            _ => Class::Transient,
-        };
         let message = match error.message() {
             Some(message) => message.to_owned(),
             None => chain(&error),
         };
-        Self { class, hint: hint(class, code.as_deref()), code, message, answered, call }
+        let class = match &error {
+            SdkError::ServiceError(_) => class(code.as_deref(), status, &message),
+            _ if lacks_credentials(&error) => Class::Credentials,
+            SdkError::ConstructionFailure(_) => Class::Wrong,
+            _ => Class::Transient,
+        };
+        let hint = hint(class, code.as_deref(), &message);
+        Self { class, hint, code, message, answered, call }
     }
 
     pub(crate) fn has_code(&self, code: &str) -> bool {
@@ -172,6 +74,7 @@ impl Failure {
         let message = self.to_string();
         let error = match self.class {
             Class::Throttled => Error::refused(Refusal::Throttled(None), message),
+            Class::Quota => Error::refused(Refusal::Quota(self.code.clone().unwrap_or_default()), message),
             Class::Transient | Class::InUse => Error::new(ErrorKind::Provider, message).temporary(),
             _ => Error::new(ErrorKind::Provider, message),
         };
@@ -203,8 +106,15 @@ where
     answer.map_err(|error| Failure::of(call, error).into_error())
 }
 
-fn hint(class: Class, code: Option<&str>) -> Option<String> {
+fn hint(class: Class, code: Option<&str>, message: &str) -> Option<String> {
     let hint = match (class, code) {
+        (Class::NotOffered, code) if is_of_free_plan(code, message) => FREE_PLAN.to_owned(),
+        (Class::NotOffered, Some(SPOT_ROLE)) => {
+            "the account has no role for spot instances yet, and these credentials may not make it: somebody who may \
+             runs `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com` once"
+                .to_owned()
+        }
+        (Class::Quota, Some(code)) => return quota::Resource::of(code).map(|resource| resource.hint(None)),
         (Class::Credentials, None) => format!(
             "no credentials were found. The SDK looks for {CHAIN}; make some with `aws configure`, \
              `aws configure sso` and `aws sso login`, or `aws login`"
@@ -213,13 +123,11 @@ fn hint(class: Class, code: Option<&str>) -> Option<String> {
             "the credentials have expired: log in again, `aws sso login` or `aws login`; and check this host's clock"
                 .to_owned()
         }
+        (Class::Credentials, Some("InvalidSecurity.RequestHasExpired")) => {
+            "set this host's clock: EC2 takes the request for an old one".to_owned()
+        }
         (Class::Credentials, Some(_)) => {
             "the credentials are not valid in this region: `aws sts get-caller-identity` shows whose they are"
-                .to_owned()
-        }
-        (Class::Denied, Some("AuthFailure.ServiceLinkedRoleCreationNotPermitted")) => {
-            "the account has no role for spot instances yet, and these credentials may not make it: somebody who may \
-             runs `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com` once"
                 .to_owned()
         }
         (Class::Denied, _) => {
@@ -234,10 +142,28 @@ fn hint(class: Class, code: Option<&str>) -> Option<String> {
                 .to_owned()
         }
         (Class::Account, _) => "AWS has blocked the account: its support centre says why".to_owned(),
+        (Class::Wrong, Some("InvalidAMIID.NotFound" | "InvalidAMIID.Unavailable")) => {
+            "the image was removed, or the account's setting Allowed AMIs leaves it out: name another image, \
+             `.image(\"ami-…\")`, or have its owner allowed"
+                .to_owned()
+        }
+        (Class::Wrong, Some("CustomerKeyHasBeenRevoked")) => {
+            "disks are encrypted with the account's default key, which cannot be used: enable that key of KMS, or \
+             choose another as the default, `aws ec2 modify-ebs-default-kms-key-id`"
+                .to_owned()
+        }
+        (Class::Wrong, Some("TagPolicyViolation" | "TagLimitExceeded" | "InvalidTagKey.Malformed")) => {
+            "the pool's labels and the provider's `.tag(…)` are tags in EC2: change those that the message names"
+                .to_owned()
+        }
         _ => return None,
     };
     Some(hint)
 }
+
+/// What to do about the Free plan:
+/// <https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/free-tier-plans.html>.
+const FREE_PLAN: &str = "the account has AWS's Free plan, which allows a few small types and none with an accelerator: upgrade the account to the Paid plan in the console, under Billing and Cost Management; accelerators need a quota as well";
 
 /// Where the default chain of the SDK looks, in its order.
 pub(crate) const CHAIN: &str = "the variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the profile that AWS_PROFILE names in ~/.aws/config and ~/.aws/credentials, a web identity token, a container's credentials, and the instance's role";
@@ -267,3 +193,6 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     }
     words.join(": ")
 }
+
+#[cfg(test)]
+mod tests;

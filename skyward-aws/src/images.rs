@@ -8,6 +8,7 @@ use skyward_core::provider::Architecture;
 use skyward_core::spec::AcceleratorFamily;
 
 use crate::errors;
+use crate::partition::Partition;
 
 /// Which image machines start from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,10 +55,27 @@ pub(crate) struct Purpose<'a> {
 /// A line of images: their owner, and the start of their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Line {
-    /// The owner's account number: anybody can give an image any name.
-    owner: &'static str,
+    owner: Owner,
     /// The name without the date at its end.
     name: &'static str,
+}
+
+/// Who owns a line of images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Amazon,
+    Canonical,
+}
+
+impl Owner {
+    /// The account number in this region, because anybody can give an image any name; none where it
+    /// is not known.
+    fn account(self, region: &str) -> Option<&'static str> {
+        match self {
+            Self::Amazon => Partition::of(region).deep_learning(),
+            Self::Canonical => Some(Partition::of(region).canonical()),
+        }
+    }
 }
 
 impl Image {
@@ -76,9 +94,10 @@ impl Image {
             return by_id(ec2, id, purpose).await;
         }
         let line = Line::of(choice, purpose)?;
+        let owner = line.owner.account(purpose.region).ok_or_else(|| no_deep_learning(purpose.region))?;
         let mut pages = ec2
             .describe_images()
-            .owners(line.owner)
+            .owners(owner)
             .filters(filter("name", &format!("{}*", line.name)))
             .filters(filter("architecture", name_of(purpose.architecture)))
             .filters(filter("state", "available"))
@@ -93,7 +112,7 @@ impl Image {
                 ErrorKind::Provider,
                 format!(
                     "{} has no image `{}*` of the owner {} for {}",
-                    purpose.region, line.name, line.owner, purpose.architecture
+                    purpose.region, line.name, owner, purpose.architecture
                 ),
             )
             .with_hint("name an image of this region by its id; `aws ec2 describe-images` lists them")
@@ -143,6 +162,11 @@ async fn by_id(ec2: &Client, id: &str, purpose: Purpose<'_>) -> Result<Image> {
     checked(found.ok_or_else(|| absent(id, purpose.region))?, purpose)
 }
 
+fn no_deep_learning(region: &str) -> Error {
+    Error::new(ErrorKind::InvalidSpec, format!("the owner of the Deep Learning images in {region} is not known"))
+        .with_hint("name an image with the driver by its id, `.image(\"ami-…\")`")
+}
+
 fn absent(id: &str, region: &str) -> Error {
     Error::new(ErrorKind::InvalidSpec, format!("there is no image {id} in {region} that this account may use"))
         .with_hint("an image has another id in each region: copy it to this region, share it with the account, or leave it out to take the newest Deep Learning image")
@@ -180,7 +204,7 @@ fn newest(images: &[types::Image], line: Line, purpose: Purpose<'_>) -> Option<I
         .iter()
         // The owner is checked again, because an image of another owner would run as root with the
         // user's data.
-        .filter(|image| image.owner_id() == Some(line.owner))
+        .filter(|image| image.owner_id().is_some() && image.owner_id() == line.owner.account(purpose.region))
         .filter(|image| image.name().is_some_and(|name| name.starts_with(line.name)))
         .filter(|image| image.state() == Some(&ImageState::Available))
         .filter(|image| image.architecture().map(ArchitectureValues::as_str) == Some(name_of(purpose.architecture)))
@@ -228,18 +252,15 @@ fn filter(name: &str, value: &str) -> Filter {
     Filter::builder().name(name).values(value).build()
 }
 
-/// AWS's account for Deep Learning images, in all regions except those of China and GovCloud, where
-/// the user must name an image by its id.
-const AMAZON: &str = "898082745236";
-/// Canonical's account; see
-/// <https://documentation.ubuntu.com/aws/aws-how-to/instances/find-ubuntu-images/>.
-const CANONICAL: &str = "099720109477";
-const NVIDIA: Line = Line { owner: AMAZON, name: "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) " };
+const NVIDIA: Line =
+    Line { owner: Owner::Amazon, name: "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) " };
 const NVIDIA_ARM: Line =
-    Line { owner: AMAZON, name: "Deep Learning ARM64 Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) " };
-const NEURON: Line = Line { owner: AMAZON, name: "Deep Learning AMI Neuron (Ubuntu 24.04) " };
-const UBUNTU: Line = Line { owner: CANONICAL, name: "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-" };
-const UBUNTU_ARM: Line = Line { owner: CANONICAL, name: "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-arm64-server-" };
+    Line { owner: Owner::Amazon, name: "Deep Learning ARM64 Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) " };
+const NEURON: Line = Line { owner: Owner::Amazon, name: "Deep Learning AMI Neuron (Ubuntu 24.04) " };
+const UBUNTU: Line =
+    Line { owner: Owner::Canonical, name: "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-" };
+const UBUNTU_ARM: Line =
+    Line { owner: Owner::Canonical, name: "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-arm64-server-" };
 
 #[cfg(test)]
 mod tests;

@@ -5,20 +5,18 @@ use std::sync::Arc;
 
 use aws_sdk_ec2::types::Instance;
 use skyward_core::error::{Error, ErrorKind, Refusal, Result};
-use skyward_core::ids::LaunchId;
+use skyward_core::ids::{LaunchId, MachineId};
 use skyward_core::provider::{Architecture, LaunchRequest, Machine, Offer};
-use tokio::time::{Instant, sleep};
 
 use crate::call::Call;
 use crate::client::Clients;
-use crate::describe;
+use crate::doubt;
 use crate::errors::{Class, Failure};
 use crate::images::{Image, Purpose};
-use crate::machines;
+use crate::list::{self, Listed};
 use crate::options::Options;
 use crate::pool::{Pool, Shared};
 use crate::quota;
-use crate::timing::{OTHER_LIST_PAUSE, OTHER_LISTED_LATE};
 
 /// The answers to launches.
 pub(crate) type Answers = BTreeMap<LaunchId, Result<Machine>>;
@@ -41,9 +39,10 @@ pub(crate) async fn launch(
 ) -> Answers {
     let mut answers = Answers::new();
     loop {
-        answers.extend(launch_begun(clients, options, pool, &requests).await);
-        let left: Vec<LaunchRequest> =
-            requests.iter().filter(|request| !answers.contains_key(&request.launch)).cloned().collect();
+        // A call that EC2 has just refused for now is not repeated here, but by the pool, later.
+        let begun = launch_begun(clients, options, pool, &unanswered(&requests, &answers)).await;
+        answers.extend(begun);
+        let left = unanswered(&requests, &answers);
         if left.is_empty() {
             return answers;
         }
@@ -54,6 +53,10 @@ pub(crate) async fn launch(
             Err(error) => answers.extend(left.into_iter().map(|request| (request.launch, Err(error.clone())))),
         }
     }
+}
+
+fn unanswered(requests: &[LaunchRequest], answers: &Answers) -> Vec<LaunchRequest> {
+    requests.iter().filter(|request| !answers.contains_key(&request.launch)).cloned().collect()
 }
 
 /// The answers to launches that a call of this process has made, or has begun to make.
@@ -88,8 +91,8 @@ async fn launch_new(
     all_or_none: bool,
 ) -> Result<Option<Answers>> {
     let mut answers = Answers::new();
-    for machine in describe::list(clients, &pool.id).await? {
-        if requests.iter().any(|request| request.launch == machine.launch) {
+    for Listed { machine, is_live } in list::list(clients, &pool.id, Some(pool)).await? {
+        if is_live && requests.iter().any(|request| request.launch == machine.launch) {
             answers.insert(machine.launch.clone(), Ok(machine));
         }
     }
@@ -154,33 +157,61 @@ async fn check(clients: &Clients, options: &Options, pool: &Pool, call: &Call) -
 
 /// Makes a call, or repeats it.
 async fn run(clients: &Clients, options: &Options, pool: &Pool, call: &Call) -> Answers {
+    let attempt = call.attempt();
     let asked = call.input(clients, options).client_token(&call.token);
     let answer = asked.customize().config_override(Clients::once()).send().await;
     match answer {
         Ok(answer) => {
+            attempt.answered();
+            let answers = machines_of(clients, pool, call, &answer.instances.unwrap_or_default()).await;
             pool.settle(call);
-            machines_of(pool, call, &answer.instances.unwrap_or_default())
+            answers
         }
         Err(error) => {
-            let error = settle_failure(clients, pool, call, Failure::of("RunInstances", error)).await;
-            call.requests.iter().map(|request| (request.launch.clone(), Err(error.clone()))).collect()
+            let failure = Failure::of("RunInstances", error);
+            // EC2 may have launched instances before an error of its own.
+            if failure.class == Class::Transient {
+                drop(attempt);
+                return all(call, &failure.into_error());
+            }
+            attempt.answered();
+            doubt::answers(clients, pool, call, failure).await
         }
     }
 }
 
-/// Classifies the error of a call. A call that may have launched instances is kept, so that the
-/// next try repeats it with the same token.
-async fn settle_failure(clients: &Clients, pool: &Pool, call: &Call, failure: Failure) -> Error {
-    if failure.has_code("IdempotentParameterMismatch") {
-        pool.settle(call);
-        return other(clients, pool, call).await;
+/// The answers that EC2 gives to a call. An instance that it made beside those of the launches is
+/// ended.
+async fn machines_of(clients: &Clients, pool: &Pool, call: &Call, instances: &[Instance]) -> Answers {
+    let assigned = pool.answered(call, instances);
+    let surplus = assigned.surplus.iter().filter_map(|one| one.instance_id()).map(MachineId::new).collect();
+    list::tell(clients, pool).await;
+    if let Err(error) = list::end_surplus(clients, &pool.id, surplus).await {
+        tracing::warn!(pool = %pool.id, %error, "the next list of the pool's machines ends them");
     }
+    let answer = |launch: &LaunchId| {
+        pool.made(launch).ok_or_else(|| {
+            let (launched, wanted, offer) = (instances.len(), call.requests.len(), &call.offer.id);
+            Error::refused(Refusal::Capacity, format!("EC2 launched {launched} of {wanted} instances by {offer}"))
+        })
+    };
+    call.requests.iter().map(|request| (request.launch.clone(), answer(&request.launch))).collect()
+}
+
+/// The same error for all launches of a call.
+pub(crate) fn all(call: &Call, error: &Error) -> Answers {
+    call.requests.iter().map(|request| (request.launch.clone(), Err(error.clone()))).collect()
+}
+
+/// The error of a call that EC2 has refused, and that has launched nothing. A call that has to be
+/// repeated is kept, so that the next try repeats it with the same token.
+pub(crate) fn refused(clients: &Clients, pool: &Pool, call: &Call, failure: Failure) -> Error {
+    if failure.class == Class::Throttled {
+        return failure.of_launch(None);
+    }
+    pool.settle(call);
     match failure.class {
-        Class::Transient => failure.into_error(),
-        // The call has launched nothing: the next try makes the same call.
-        Class::Throttled => failure.of_launch(None),
         Class::NotFound => {
-            pool.settle(call);
             // The pool's group was removed, or a part of EC2 does not know it yet. The next try
             // looks for it, and makes it if it is gone.
             pool.refuse(call);
@@ -188,58 +219,14 @@ async fn settle_failure(clients: &Clients, pool: &Pool, call: &Call, failure: Fa
             failure.into_error().temporary()
         }
         Class::Quota => {
-            pool.settle(call);
             let code = failure.code.as_deref().unwrap_or_default();
             let explanation = quota::explain(code, &call.offer, &clients.region);
-            let quota = call.offer.quota.as_deref().or(failure.code.as_deref()).unwrap_or_default().to_owned();
             let message = format!("{}: {}", explanation.words, failure.message);
-            Error::refused(Refusal::Quota(quota), message).with_hint(explanation.hint)
+            Error::refused(Refusal::Quota(explanation.quota), message).with_hint(explanation.hint)
         }
         _ => {
-            pool.settle(call);
             let error = failure.of_launch(call.offer.quota.as_deref());
             error.with_context("caller", &clients.caller).with_context("region", &clients.region)
         }
     }
-}
-
-/// The error of a launch that another process has made, with other keys. EC2 lists its machine some
-/// time later, and a later try of this launch returns that machine.
-async fn other(clients: &Clients, pool: &Pool, call: &Call) -> Error {
-    let end = Instant::now() + OTHER_LISTED_LATE;
-    let is_one = |machine: &Machine| call.requests.iter().any(|request| request.launch == machine.launch);
-    while Instant::now() < end {
-        match describe::list(clients, &pool.id).await {
-            Ok(listed) if listed.iter().any(is_one) => break,
-            Ok(_) => sleep(OTHER_LIST_PAUSE).await,
-            Err(error) => return error,
-        }
-    }
-    Error::new(ErrorKind::Provider, "another process has made this launch").temporary()
-}
-
-fn machines_of(pool: &Pool, call: &Call, instances: &[Instance]) -> Answers {
-    let mut machines: Vec<Machine> = instances.iter().filter_map(machines::machine).collect();
-    let mut answer = |launch: &LaunchId| {
-        let place = machines.iter().position(|machine| machine.launch == *launch)?;
-        Some(machines.swap_remove(place))
-    };
-    let mut answers = Answers::new();
-    for request in &call.requests {
-        let made = match answer(&request.launch) {
-            Some(machine) => {
-                pool.launched(machine.id.clone(), call);
-                pool.make(&machine);
-                Ok(machine)
-            }
-            None => {
-                let offer = &call.offer.id;
-                let message =
-                    format!("EC2 launched {} of {} instances by {offer}", instances.len(), call.requests.len());
-                Err(Error::refused(Refusal::Capacity, message))
-            }
-        };
-        answers.insert(request.launch.clone(), made);
-    }
-    answers
 }

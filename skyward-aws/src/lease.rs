@@ -1,11 +1,11 @@
 //! The expiry times in the tags of all that a pool has made, for cleaning up after a client that is
 //! gone.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use aws_sdk_ec2::types::Tag;
 use skyward_core::ids::PoolId;
-use tokio::time::Instant;
+use skyward_core::provider::clock;
 
 use crate::client::Clients;
 use crate::errors::called;
@@ -25,7 +25,7 @@ pub(crate) struct Renewals(std::sync::Mutex<Instant>);
 impl Renewals {
     /// Starts counting from now: everything has just been tagged.
     pub(crate) fn new() -> Self {
-        Self(std::sync::Mutex::new(Instant::now() + RENEWAL_PERIOD))
+        Self(std::sync::Mutex::new(clock::now() + RENEWAL_PERIOD))
     }
 
     /// Whether a renewal is due. Returns true to one caller, which then renews. If that caller does
@@ -48,7 +48,7 @@ impl Renewals {
 /// Renews the tags of these resources, and returns whether all were renewed. A failure costs no
 /// more than another try: the keepers on the machines have leases of their own.
 pub(crate) async fn renew(clients: &Clients, pool: &PoolId, lease: Duration, resources: Vec<String>) -> bool {
-    let tag = Tag::builder().key(tags::EXPIRES).value(tags::seconds(expires(lease, SystemTime::now()))).build();
+    let tag = Tag::builder().key(tags::EXPIRES).value(tags::seconds(expires(lease, clients.clock.now()))).build();
     let mut all = true;
     for some in resources.chunks(MOST) {
         let renewed = clients.ec2.create_tags().set_resources(Some(some.to_vec())).tags(tag.clone()).send().await;
@@ -70,8 +70,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_tags_are_renewed_once_in_a_period() {
         let renewals = Renewals::new();
-        let start = Instant::now();
+        let start = clock::now();
         assert!(!renewals.is_due(start + RENEWAL_PERIOD / 2));
+        // The two clocks that are compared are read one after the other.
+        let start = start + std::time::Duration::from_millis(10);
         assert!(renewals.is_due(start + RENEWAL_PERIOD));
         assert!(!renewals.is_due(start + RENEWAL_PERIOD + RENEWAL_AGAIN / 2), "one does it");
         assert!(renewals.is_due(start + RENEWAL_PERIOD + RENEWAL_AGAIN), "it has failed");

@@ -1,13 +1,22 @@
 //! A service on this host that gives the answers of a test, so that the test includes what the SDK
 //! does.
 
+pub(crate) mod ec2;
+
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use aws_sdk_ec2::config::{BehaviorVersion, Credentials, Region};
 use aws_smithy_http_client::Builder;
+use aws_smithy_types::DateTime;
+use aws_smithy_types::date_time::Format;
 use aws_smithy_types::retry::RetryConfig;
+
+use crate::aws::Aws;
+use crate::options::Addressing;
 
 /// Answers by the body of the request: a status and a body.
 type Answer = dyn Fn(&str) -> (u16, String) + Send + Sync;
@@ -18,20 +27,21 @@ pub(crate) struct Loopback {
     url: String,
     region: &'static str,
     asked: Arc<Mutex<Vec<String>>>,
+    /// How far its clock is ahead of that of this host.
+    ahead: Arc<Mutex<Duration>>,
 }
 
 impl Loopback {
     pub(crate) fn start(answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::default();
-        let this = Self { url, region: "eu-west-1", asked };
-        let (asked, answer): (_, Arc<Answer>) = (this.asked.clone(), Arc::new(answer));
+        let this = Self { url, region: "eu-west-1", asked: Arc::default(), ahead: Arc::default() };
+        let (asked, ahead, answer): (_, _, Arc<Answer>) = (this.asked.clone(), this.ahead.clone(), Arc::new(answer));
         // Both kinds of threads end with the process of the test.
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (asked, answer) = (asked.clone(), answer.clone());
-                std::thread::spawn(move || serve(stream, &asked, &*answer));
+                let (asked, ahead, answer) = (asked.clone(), ahead.clone(), answer.clone());
+                std::thread::spawn(move || serve(stream, &asked, &ahead, &*answer));
             }
         });
         this
@@ -40,6 +50,30 @@ impl Loopback {
     /// The bodies of all requests.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
+    }
+
+    /// Sets how far its clock is ahead of that of this host.
+    pub(crate) fn ahead(self, ahead: Duration) -> Self {
+        *self.ahead.lock().unwrap() = ahead;
+        self
+    }
+
+    /// The parameters of the requests of an action.
+    pub(crate) fn asked_of(&self, action: &str) -> Vec<BTreeMap<String, String>> {
+        let forms = self.asked().into_iter().map(|body| form_urlencoded::parse(body.as_bytes()).into_owned().collect());
+        let forms = forms.collect::<Vec<BTreeMap<String, String>>>().into_iter();
+        forms.filter(|form| form.get("Action").is_some_and(|known| known == action)).collect()
+    }
+
+    /// A provider whose calls of all services come here.
+    pub(crate) fn aws(&self) -> Aws {
+        Aws::new()
+            .region(self.region)
+            .endpoint_url(&self.url)
+            .credentials("AKIDEXAMPLE", "secret", None)
+            .subnets(["subnet-a", "subnet-b"])
+            .addressing(Addressing::Private)
+            .without_cache()
     }
 
     pub(crate) fn ec2(&self) -> aws_sdk_ec2::Client {
@@ -86,13 +120,14 @@ fn credentials() -> Credentials {
     Credentials::new("AKIDEXAMPLE", "secret", None, None, "test")
 }
 
-fn serve(stream: TcpStream, asked: &Mutex<Vec<String>>, answer: &Answer) {
+fn serve(stream: TcpStream, asked: &Mutex<Vec<String>>, ahead: &Mutex<Duration>, answer: &Answer) {
     let mut writer = stream.try_clone().unwrap();
     let mut reader = BufReader::new(stream);
     while let Some(body) = request(&mut reader) {
         asked.lock().unwrap().push(body.clone());
         let (status, body) = answer(&body);
-        let head = format!("HTTP/1.1 {status} Told\r\ncontent-length: {}\r\n\r\n", body.len());
+        let now = DateTime::from(SystemTime::now() + *ahead.lock().unwrap()).fmt(Format::HttpDate).unwrap();
+        let head = format!("HTTP/1.1 {status} Told\r\ndate: {now}\r\ncontent-length: {}\r\n\r\n", body.len());
         if writer.write_all(head.as_bytes()).and_then(|()| writer.write_all(body.as_bytes())).is_err() {
             return;
         }

@@ -7,26 +7,44 @@ use aws_sdk_ec2::types::{Instance, InstanceStateName};
 use skyward_core::ids::{MachineId, OfferId, PoolId};
 use skyward_core::provider::{Facts, Machine, MachineReport, MachineState, Place, PoolRecord, Reason};
 
+use crate::assign::Launch;
 use crate::options::Addressing;
 use crate::tags;
 use crate::user_data::FOLDER;
 
-/// The machine of an instance, by its tags; none for an instance that no launch of Skyward has
-/// made.
-pub(crate) fn machine(instance: &Instance) -> Option<Machine> {
-    let pool = PoolId::new(tags::value(instance.tags(), tags::POOL)?);
-    let (launch, number) = tags::launch(instance.tags(), &pool, instance.ami_launch_index().unwrap_or_default())?;
+/// The machine of an instance, which is this launch.
+pub(crate) fn machine(instance: &Instance, pool: &PoolId, (launch, number): &Launch) -> Option<Machine> {
     let offer = OfferId::new(tags::value(instance.tags(), tags::OFFER).unwrap_or_default());
     let mut facts = Facts::new();
     let zone = instance.placement().and_then(|placement| placement.availability_zone());
     let known = [("zone", zone), ("type", instance.instance_type().map(|kind| kind.as_str()))];
     facts.extend(known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned()))));
-    Some(Machine { id: MachineId::new(instance.instance_id()?), launch, pool, number, offer, facts })
+    let id = MachineId::new(instance.instance_id()?);
+    Some(Machine { id, launch: launch.clone(), pool: pool.clone(), number: *number, offer, facts })
 }
 
 /// Whether something of an instance may still run.
 pub(crate) fn is_live(instance: &Instance) -> bool {
-    state(instance) != MachineState::Gone
+    life(instance) != Life::Over
+}
+
+/// How far the end of an instance is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Life {
+    /// It costs something.
+    Running,
+    /// It is on its way out, and costs nothing more.
+    Ending,
+    /// It is terminated.
+    Over,
+}
+
+pub(crate) fn life(instance: &Instance) -> Life {
+    match state(instance) {
+        MachineState::Gone => Life::Over,
+        MachineState::Released => Life::Ending,
+        _ => Life::Running,
+    }
 }
 
 /// The state of an instance. From `shutting-down` on, AWS charges nothing for it:
@@ -116,7 +134,7 @@ fn reason(code: &str) -> Option<Reason> {
     })
 }
 
-/// The record of the pool that a resource belongs to, by its tags.
+/// The record of the pool that a resource belongs to, by its tags, in EC2's time.
 pub(crate) fn record(tags: &[aws_sdk_ec2::types::Tag]) -> Option<PoolRecord> {
     let pool = PoolId::new(tags::value(tags, tags::POOL)?);
     let expires = tags::time(tags, tags::EXPIRES).unwrap_or(SystemTime::UNIX_EPOCH);
@@ -226,53 +244,17 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_read_from_its_tags_alone() {
+    fn the_expiry_and_the_end_of_a_machine_are_read_from_its_tags() {
         let now = SystemTime::now();
-        let mut all = Tags::from([
+        let all = Tags::from([
             (tags::POOL.to_owned(), "p-x".to_owned()),
-            (tags::LAUNCHES.to_owned(), "3+2=1".to_owned()),
-            (tags::OFFER.to_owned(), "g5.xlarge/eu-west-1a/spot".to_owned()),
             (tags::OWNER.to_owned(), "ada".to_owned()),
             (tags::EXPIRES.to_owned(), tags::seconds(now)),
             (tags::ENDS.to_owned(), tags::seconds(now + Duration::from_secs(3600))),
         ]);
-        let second = instance(InstanceStateName::Running).ami_launch_index(1).set_tags(Some(tags::list(&all))).build();
-        let machine = machine(&second).unwrap();
-        assert_eq!(machine.launch.as_str(), "p-x-n4-a1");
-        assert_eq!(machine.number.0, 4);
-        assert_eq!(machine.offer.as_str(), "g5.xlarge/eu-west-1a/spot");
-        assert!(report_of(&second).ends_in.unwrap() > Duration::from_secs(3500));
-        let record = record(second.tags()).unwrap();
+        let instance = instance(InstanceStateName::Running).set_tags(Some(tags::list(&all))).build();
+        assert!(report_of(&instance).ends_in.unwrap() > Duration::from_secs(3500));
+        let record = record(instance.tags()).unwrap();
         assert!(record.owner == "ada" && record.expires > now + crate::timing::RENEWAL_PERIOD - Duration::from_secs(2));
-        all.remove(tags::LAUNCHES);
-        assert_eq!(
-            super::machine(&instance(InstanceStateName::Running).set_tags(Some(tags::list(&all))).build()),
-            None
-        );
-    }
-
-    #[test]
-    fn instances_of_each_version_are_read() {
-        let older = include_str!("formats/instance-older.tags");
-        let unread = include_str!("formats/instance-unread.tags");
-        for text in [include_str!("formats/instance.tags"), older, include_str!("formats/instance-newer.tags"), unread]
-        {
-            let pairs = text.lines().map(|line| line.split_once('=').unwrap());
-            let all: Tags = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-            let of =
-                |index| instance(InstanceStateName::Running).ami_launch_index(index).set_tags(Some(tags::list(&all)));
-            let machines: Vec<_> = (0..4).map_while(|index| machine(&of(index).build())).collect();
-            let launches: Vec<_> = machines.iter().map(|machine| (machine.launch.as_str(), machine.number.0)).collect();
-            let expected = [("p-x-n3-a1", 3), ("p-x-n4-a1", 4), ("a-strange-one", 7)];
-            assert_eq!(launches, if text == unread { &[][..] } else { &expected[..] }, "{text}");
-            let offer = if text == older { "" } else { "g5.xlarge/eu-west-1a/spot" };
-            assert!(machines.iter().all(|machine| machine.offer.as_str() == offer), "{text}");
-            let record = record(of(0).build().tags()).unwrap();
-            assert_eq!(record.pool.as_str(), "p-x", "{text}");
-            assert_eq!(record.owner.is_empty(), text == older, "{text}");
-            let expires = if text == older { 0 } else { 1_795_353_501 };
-            let expires = SystemTime::UNIX_EPOCH + Duration::from_secs(expires) + crate::timing::RENEWAL_PERIOD;
-            assert_eq!(record.expires, expires, "{text}");
-        }
     }
 }

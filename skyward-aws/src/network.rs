@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use aws_sdk_ec2::types::{
-    IpPermission, IpRange, Ipv6Range, ResourceType, RouteTable, Subnet as Ec2Subnet, UserIdGroupPair,
+    IpPermission, IpRange, Ipv6Range, ResourceType, Route, RouteState, RouteTable, Subnet as Ec2Subnet, UserIdGroupPair,
 };
 use ipnet::IpNet;
 use skyward_core::error::{Error, ErrorKind, Refusal, Result};
@@ -40,20 +40,19 @@ impl Network {
             }
         };
         let vpc = one_vpc(&subnets, &clients.region)?;
-        let public = match options.addressing {
-            Addressing::Private => subnets.clone(),
-            Addressing::Public => {
-                let tables = clients.ec2.describe_route_tables().filters(filter("vpc-id", [vpc.as_str()])).send();
-                let tables = called("DescribeRouteTables", tables.await)?.route_tables.unwrap_or_default();
-                subnets.iter().filter(|subnet| is_public(subnet, &tables)).cloned().collect()
-            }
+        let subnets = with_ipv4(&vpc, subnets)?;
+        let tables = clients.ec2.describe_route_tables().filters(filter("vpc-id", [vpc.as_str()])).send();
+        let tables = called("DescribeRouteTables", tables.await)?.route_tables.unwrap_or_default();
+        let is_usable = |subnet: &&Ec2Subnet| match options.addressing {
+            Addressing::Public => is_public(subnet, &tables),
+            Addressing::Private => has_way_out(subnet, &tables),
         };
-        if public.is_empty() {
-            let named: Vec<&str> = subnets.iter().filter_map(Ec2Subnet::subnet_id).collect();
-            let message = format!("no subnet of {vpc} has a route to the internet: {}", named.join(", "));
-            return Err(Error::refused(Refusal::Misconfigured, message).with_hint(
-                "give a subnet whose route table has an internet gateway, `.subnets([…])`; or reach the instances by their private addresses, `.addressing(Addressing::Private)`",
-            ));
+        let mut usable: Vec<Ec2Subnet> = subnets.iter().filter(is_usable).cloned().collect();
+        if usable.is_empty() && options.addressing == Addressing::Private && has_endpoint(clients, &vpc).await? {
+            usable.clone_from(&subnets);
+        }
+        if usable.is_empty() {
+            return Err(no_way_out(&vpc, &subnets, options.addressing));
         }
         let described = clients.ec2.describe_vpcs().vpc_ids(&vpc).send().await;
         let described = called("DescribeVpcs", described)?.vpcs.unwrap_or_default();
@@ -64,7 +63,7 @@ impl Network {
         let mut blocks: Vec<String> = blocks.map(str::to_owned).collect();
         blocks.sort();
         blocks.dedup();
-        Ok(Self { vpc, subnets: by_zone(&public, &options.subnets), blocks })
+        Ok(Self { vpc, subnets: by_zone(&usable, &options.subnets), blocks })
     }
 
     async fn default_subnets(clients: &Clients) -> Result<Vec<Ec2Subnet>> {
@@ -128,19 +127,45 @@ pub(crate) async fn make_group(
         .user_id_group_pairs(UserIdGroupPair::builder().group_id(&group).build())
         .build();
     // One call for each rule: one of them may exist without the other.
-    for permission in [among, ssh(port, from)] {
-        let allowed = clients.ec2.authorize_security_group_ingress().group_id(&group).ip_permissions(permission).send();
-        if let Err(error) = allowed.await {
-            let failure = Failure::of("AuthorizeSecurityGroupIngress", error);
-            // Parts of EC2 may not know yet a group that was made a moment ago.
-            match failure.class {
-                Class::Duplicate => {}
-                Class::NotFound => return Err(failure.into_error().temporary()),
-                _ => return Err(failure.into_error()),
-            }
-        }
-    }
+    allow(clients, &group, among).await?;
+    let_in(clients, &group, port, from).await?;
     Ok(group)
+}
+
+/// Lets these networks log in to the machines of a group. May be called again.
+///
+/// # Errors
+///
+/// [`ErrorKind::Provider`].
+pub(crate) async fn let_in(clients: &Clients, group: &str, port: u16, from: &[IpNet]) -> Result<()> {
+    allow(clients, group, ssh(port, from)).await
+}
+
+/// Lets a network no longer log in to the machines of a group. May be called again.
+///
+/// # Errors
+///
+/// [`ErrorKind::Provider`].
+pub(crate) async fn shut_out(clients: &Clients, group: &str, port: u16, from: IpNet) -> Result<()> {
+    let rule = ssh(port, &[from]);
+    let revoked = clients.ec2.revoke_security_group_ingress().group_id(group).ip_permissions(rule).send().await;
+    match revoked.map_err(|error| Failure::of("RevokeSecurityGroupIngress", error)) {
+        Err(failure) if failure.class != Class::NotFound => Err(failure.into_error()),
+        _ => Ok(()),
+    }
+}
+
+async fn allow(clients: &Clients, group: &str, permission: IpPermission) -> Result<()> {
+    let allowed =
+        clients.ec2.authorize_security_group_ingress().group_id(group).ip_permissions(permission).send().await;
+    let Err(error) = allowed else { return Ok(()) };
+    let failure = Failure::of("AuthorizeSecurityGroupIngress", error);
+    match failure.class {
+        Class::Duplicate => Ok(()),
+        // Parts of EC2 may not know yet a group that was made a moment ago.
+        Class::NotFound => Err(failure.into_error().temporary()),
+        _ => Err(failure.into_error()),
+    }
 }
 
 /// The security groups of a pool.
@@ -168,8 +193,9 @@ fn ssh(port: u16, from: &[IpNet]) -> IpPermission {
         .build()
 }
 
-/// A pool's name has letters, digits and `-`.
-fn group_name(pool: &PoolId) -> String {
+/// The name of the security group that is made for a pool. A pool's name has letters, digits and
+/// `-`.
+pub(crate) fn group_name(pool: &PoolId) -> String {
     format!("skyward-{pool}")
 }
 
@@ -189,8 +215,83 @@ fn one_vpc(subnets: &[Ec2Subnet], region: &str) -> Result<String> {
     }
 }
 
-/// Whether a subnet's own route table, or the network's main one, leads to an internet gateway.
+/// The subnets with IPv4 addresses, by which the client and the machines reach each other.
+fn with_ipv4(vpc: &str, subnets: Vec<Ec2Subnet>) -> Result<Vec<Ec2Subnet>> {
+    let (without, with): (Vec<_>, Vec<_>) = subnets.into_iter().partition(|subnet| subnet.ipv6_native() == Some(true));
+    if with.is_empty() {
+        let message = format!("the subnets of {vpc} have IPv6 addresses alone: {}", ids(&without));
+        return Err(Error::refused(Refusal::Misconfigured, message)
+            .with_hint("name subnets with IPv4 addresses, `.subnets([…])`: the pool reaches machines by IPv4"));
+    }
+    Ok(with)
+}
+
+fn ids(subnets: &[Ec2Subnet]) -> String {
+    subnets.iter().filter_map(Ec2Subnet::subnet_id).collect::<Vec<_>>().join(", ")
+}
+
+/// The error for a network whose machines could load no packages.
+fn no_way_out(vpc: &str, subnets: &[Ec2Subnet], addressing: Addressing) -> Error {
+    let named = ids(subnets);
+    let (message, hint) = match addressing {
+        Addressing::Public => (
+            format!("no subnet of {vpc} has a route to the internet: {named}"),
+            "give a subnet whose route table has an internet gateway, `.subnets([…])`; or reach the instances by their private addresses, `.addressing(Addressing::Private)`",
+        ),
+        Addressing::Private => (
+            format!(
+                "no subnet of {vpc} has a way out of the network for machines without a public address, which load packages: {named}"
+            ),
+            "add a route to a NAT gateway or a transit gateway, or an endpoint in the network: an internet gateway serves only machines with a public address. Or give the machines one, `.addressing(Addressing::Public)`",
+        ),
+    };
+    Error::refused(Refusal::Misconfigured, message).with_hint(hint)
+}
+
+/// Whether the network has an endpoint, by which machines may reach a mirror of packages.
+/// Credentials that may not list endpoints do not know, and nothing is refused.
+async fn has_endpoint(clients: &Clients, vpc: &str) -> Result<bool> {
+    let found = clients.ec2.describe_vpc_endpoints().filters(filter("vpc-id", [vpc])).send().await;
+    match found.map_err(|error| Failure::of("DescribeVpcEndpoints", error)) {
+        Ok(found) => Ok(!found.vpc_endpoints.unwrap_or_default().is_empty()),
+        Err(failure) if failure.class == Class::Denied => Ok(true),
+        Err(failure) => Err(failure.into_error()),
+    }
+}
+
+/// Whether machines without a public address reach anything outside of the network: an internet
+/// gateway serves only those with one. See
+/// <https://docs.aws.amazon.com/vpc/latest/userguide/route-table-options.html>.
+fn has_way_out(subnet: &Ec2Subnet, tables: &[RouteTable]) -> bool {
+    let leads_out = |route: &Route| {
+        let gateway = route.gateway_id().is_some_and(|id| id != "local" && !id.starts_with("igw-"));
+        let others = [
+            route.nat_gateway_id(),
+            route.transit_gateway_id(),
+            route.vpc_peering_connection_id(),
+            route.network_interface_id(),
+            route.instance_id(),
+            route.local_gateway_id(),
+            route.carrier_gateway_id(),
+            route.core_network_arn(),
+        ];
+        route.state() != Some(&RouteState::Blackhole) && (gateway || others.iter().any(Option::is_some))
+    };
+    table_of(subnet, tables).is_some_and(|table| table.routes().iter().any(leads_out))
+}
+
+/// Whether a subnet's route table leads to an internet gateway.
 fn is_public(subnet: &Ec2Subnet, tables: &[RouteTable]) -> bool {
+    table_of(subnet, tables).is_some_and(|table| {
+        table.routes().iter().any(|route| {
+            route.destination_cidr_block() == Some("0.0.0.0/0")
+                && route.gateway_id().is_some_and(|gateway| gateway.starts_with("igw-"))
+        })
+    })
+}
+
+/// A subnet's own route table, or the network's main one.
+fn table_of<'a>(subnet: &Ec2Subnet, tables: &'a [RouteTable]) -> Option<&'a RouteTable> {
     let of = |table: &&RouteTable| {
         table
             .associations()
@@ -201,13 +302,7 @@ fn is_public(subnet: &Ec2Subnet, tables: &[RouteTable]) -> bool {
         table.vpc_id() == subnet.vpc_id()
             && table.associations().iter().any(|association| association.main() == Some(true))
     };
-    let table = tables.iter().find(of).or_else(|| tables.iter().find(main));
-    table.is_some_and(|table| {
-        table.routes().iter().any(|route| {
-            route.destination_cidr_block() == Some("0.0.0.0/0")
-                && route.gateway_id().is_some_and(|gateway| gateway.starts_with("igw-"))
-        })
-    })
+    tables.iter().find(of).or_else(|| tables.iter().find(main))
 }
 
 /// One subnet for each zone: the first one that the user named, or else the one with the most free
@@ -230,9 +325,12 @@ const SSH: &str = "SSH from the client of the pool";
 
 #[cfg(test)]
 mod tests {
-    use aws_sdk_ec2::types::{Route, RouteTableAssociation};
+    use aws_sdk_ec2::types::RouteTableAssociation;
+
+    use skyward_core::provider::{Provider, Requirements};
 
     use super::*;
+    use crate::loopback::{Loopback, ec2};
     use crate::options;
 
     fn subnet(id: &str, zone: &str, free: i32) -> Ec2Subnet {
@@ -259,6 +357,73 @@ mod tests {
         assert!(is_public(&a, &[main("nat-1"), own("igw-1")]));
         assert!(!is_public(&a, &[main("local")]));
         assert!(!is_public(&a, &[]));
+    }
+
+    #[test]
+    fn machines_without_a_public_address_need_a_route_that_is_not_to_an_internet_gateway() {
+        let a = subnet("subnet-a", "z", 1);
+        let main = |routes: Vec<Route>| {
+            let main = RouteTableAssociation::builder().main(true).build();
+            RouteTable::builder().vpc_id("vpc-1").associations(main).set_routes(Some(routes)).build()
+        };
+        let to = || Route::builder().destination_cidr_block("0.0.0.0/0");
+        let inside = [to().gateway_id("local").build(), to().gateway_id("igw-1").build()];
+        assert!(!has_way_out(&a, &[]) && !has_way_out(&a, &[main(inside.to_vec())]));
+        for route in [
+            to().nat_gateway_id("nat-1"),
+            to().transit_gateway_id("tgw-1"),
+            to().vpc_peering_connection_id("pcx-1"),
+            to().network_interface_id("eni-1"),
+            to().gateway_id("vgw-1"),
+            to().gateway_id("vpce-1"),
+        ] {
+            let with = |route: Route| has_way_out(&a, &[main(inside.iter().cloned().chain([route]).collect())]);
+            assert!(with(route.clone().build()), "{route:?}");
+            assert!(!with(route.clone().state(RouteState::Blackhole).build()), "{route:?}");
+        }
+        let error = no_way_out("vpc-1", &[a], Addressing::Private);
+        assert!(error.message().contains("subnet-a") && error.hint().unwrap().contains("NAT gateway"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_network_without_a_way_out_is_refused_before_a_launch_unless_it_has_an_endpoint() {
+        let no = (403, ec2::error("UnauthorizedOperation", "You are not authorized."));
+        let endpoints = |items: &str| {
+            format!(
+                "<DescribeVpcEndpointsResponse><vpcEndpointSet>{items}</vpcEndpointSet></DescribeVpcEndpointsResponse>"
+            )
+        };
+        for (answer, is_refused) in [
+            ((200, endpoints("")), true),
+            ((200, endpoints("<item><vpcEndpointId>vpce-1</vpcEndpointId></item>")), false),
+            // Whoever may not list endpoints does not know.
+            (no, false),
+        ] {
+            let service = Loopback::start(move |body| match body.contains("Action=DescribeVpcEndpoints&") {
+                true => answer.clone(),
+                false => {
+                    let (status, text) = ec2::answer(body);
+                    (status, text.replace("<natGatewayId>nat-1</natGatewayId>", "<gatewayId>igw-1</gatewayId>"))
+                }
+            });
+            match service.aws().offers(&Requirements::default()).await {
+                Ok(offers) => assert!(!is_refused && !offers.is_empty(), "{offers:?}"),
+                Err(error) => {
+                    assert!(is_refused && error.message().contains("way out"), "{error}");
+                    assert_eq!(error.refusal(), Some(&Refusal::Misconfigured));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn subnets_without_ipv4_addresses_are_left_out_and_refused_where_there_are_no_others() {
+        let new = Ec2Subnet::builder().subnet_id("subnet-6").ipv6_native(true).build();
+        let with = with_ipv4("vpc-1", vec![subnet("subnet-a", "z", 1), new.clone()]).unwrap();
+        assert_eq!(ids(&with), "subnet-a");
+        let error = with_ipv4("vpc-1", vec![new]).unwrap_err();
+        assert!(error.message().contains("subnet-6") && error.hint().unwrap().contains("IPv4"), "{error}");
+        assert_eq!(error.refusal(), Some(&Refusal::Misconfigured));
     }
 
     #[test]

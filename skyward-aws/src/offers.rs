@@ -18,6 +18,7 @@ pub(crate) use self::nothing::Nothing;
 use self::rank::{Prices, Ranked};
 pub(crate) use self::reserved::reserved;
 use crate::catalog::{Catalog, Selection};
+use crate::clock::Clock;
 use crate::prices::on_demand::OnDemand;
 use crate::prices::spot;
 use crate::quota::{Quota, Quotas};
@@ -30,6 +31,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) on_demand: &'a OnDemand,
     /// The quotas; none unless the user wants them looked up before a launch.
     pub(crate) quotas: Option<&'a Quotas>,
+    /// The time of EC2.
+    pub(crate) clock: &'a Clock,
 }
 
 /// The settings of launches that offers depend on.
@@ -94,7 +97,7 @@ async fn prices_of(fitting: &[Fitting<'_>], sources: Sources<'_>, market: Market
     let spot = async {
         match names(true) {
             names if names.is_empty() || !allows(market, true) => BTreeMap::new(),
-            names => spot::prices(sources.ec2, &names, now).await,
+            names => spot::prices(sources.ec2, &names, sources.clock.now(), now).await,
         }
     };
     let on_demand = async {

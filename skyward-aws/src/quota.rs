@@ -9,6 +9,7 @@ use skyward_core::provider::Offer;
 use tokio::time::timeout;
 
 use crate::errors;
+use crate::partition::Partition;
 use crate::timing::QUOTA_ANSWERS;
 
 /// A quota of EC2, which counts virtual processors.
@@ -32,6 +33,8 @@ struct Family {
 /// The message and the hint for a launch that a quota has refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Explained {
+    /// The quota's name for the pool: offers with the same one count against it too.
+    pub(crate) quota: String,
     pub(crate) words: String,
     pub(crate) hint: String,
 }
@@ -103,44 +106,75 @@ impl Quotas {
     }
 }
 
-/// What a refusal by a quota means, by the code of EC2's error, and how to raise the quota.
+/// A kind of things of which an account has a limited number, besides processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Resource {
+    /// EC2's code where there are too many.
+    code: &'static str,
+    things: &'static str,
+    /// The service whose quotas limit them; none where no quota does.
+    service: Option<&'static str>,
+}
+
+impl Resource {
+    /// The things that an error code is about; none for codes about processors.
+    pub(crate) fn of(code: &str) -> Option<Self> {
+        RESOURCES.iter().find(|resource| resource.code == code).copied()
+    }
+
+    /// How to have more.
+    pub(crate) fn hint(&self, region: Option<&str>) -> String {
+        let Self { things, service, .. } = self;
+        let Some(service) = service else {
+            return format!(
+                "ask for fewer {things} at once; machines that are not one world are launched by several calls"
+            );
+        };
+        let console = Partition::of(region.unwrap_or_default()).console();
+        let region = region.map(|region| format!("?region={region}")).unwrap_or_default();
+        format!(
+            "remove {things} that nobody uses, or ask for more: \
+             https://{console}/servicequotas/home/services/{service}/quotas{region}"
+        )
+    }
+}
+
+/// What a refusal by a limit means, by the code of EC2's error, and how to raise the limit.
 pub(crate) fn explain(code: &str, offer: &Offer, region: &str) -> Explained {
     let what = format!("{} in {}", offer.machine_type, offer.zone);
-    let of_another_kind = match code {
-        "VolumeLimitExceeded" | "MaxIOPSLimitExceeded" => Some(("disks", "ebs")),
-        "AddressLimitExceeded" => Some(("public addresses", "ec2")),
-        _ => None,
-    };
-    if let Some((things, service)) = of_another_kind {
+    if let Some(resource) = Resource::of(code) {
+        let things = resource.things;
         return Explained {
+            quota: code.to_owned(),
             words: format!("the account may not have more {things} in {region}, which {what} needs ({code})"),
-            hint: format!(
-                "remove {things} that nobody uses, or ask for more: \
-                 https://console.aws.amazon.com/servicequotas/home/services/{service}/quotas?region={region}"
-            ),
+            hint: resource.hint(Some(region)),
         };
     }
+    let quota = offer.quota.as_deref().unwrap_or(code).to_owned();
+    let console = Partition::of(region).console();
     match Quota::of(&offer.machine_type, offer.spot) {
         Some(Quota { code: Some(id), name }) => Explained {
+            quota,
             words: format!(
                 "the quota `{name}` ({id}) of the account in {region} has no room for the {} vCPUs of {what} ({code})",
                 offer.cpus
             ),
             hint: format!(
-                "ask for more at https://console.aws.amazon.com/servicequotas/home/services/ec2/quotas/{id}?region={region}, or: \
+                "ask for more at https://{console}/servicequotas/home/services/ec2/quotas/{id}?region={region}, or: \
                  `aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {id} --desired-value {} --region {region}`; \
                  the value is the sum of vCPUs of all machines that run at once. New accounts have a quota of 0 vCPUs for accelerators; \
                  on-demand and spot instances have separate quotas",
                 offer.cpus
             ),
         },
-        quota => Explained {
+        family => Explained {
+            quota,
             words: format!(
                 "the account may not run more machines of the family of {what} ({code}{})",
-                quota.map(|quota| format!(", {}", quota.name)).unwrap_or_default()
+                family.map(|quota| format!(", {}", quota.name)).unwrap_or_default()
             ),
             hint: format!(
-                "ask for more at https://console.aws.amazon.com/servicequotas/home/services/ec2/quotas?region={region}: \
+                "ask for more at https://{console}/servicequotas/home/services/ec2/quotas?region={region}: \
                  the quota is named by the family of {} and {}",
                 offer.machine_type,
                 if offer.spot { "`Spot Instance Requests`" } else { "`Running On-Demand`" }
@@ -152,6 +186,25 @@ pub(crate) fn explain(code: &str, offer: &Offer, region: &str) -> Explained {
 const fn quota(code: &'static str, name: &'static str) -> Option<Quota> {
     Some(Quota { code: Some(code), name })
 }
+
+/// Codes:
+/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>. Services:
+/// <https://docs.aws.amazon.com/ebs/latest/userguide/ebs-resource-quotas.html> and
+/// <https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html>.
+static RESOURCES: &[Resource] = &[
+    Resource { code: "VolumeLimitExceeded", things: "disks", service: Some("ebs") },
+    Resource { code: "MaxIOPSLimitExceeded", things: "disks", service: Some("ebs") },
+    Resource { code: "AddressLimitExceeded", things: "public addresses", service: Some("ec2") },
+    Resource { code: "NetworkInterfaceLimitExceeded", things: "network interfaces", service: Some("vpc") },
+    Resource { code: "SecurityGroupLimitExceeded", things: "security groups", service: Some("vpc") },
+    Resource { code: "SecurityGroupsPerInstanceLimitExceeded", things: "security groups", service: Some("vpc") },
+    Resource { code: "SecurityGroupsPerInterfaceLimitExceeded", things: "security groups", service: Some("vpc") },
+    Resource { code: "RulesPerSecurityGroupLimitExceeded", things: "rules of a security group", service: Some("vpc") },
+    Resource { code: "PlacementGroupLimitExceeded", things: "placement groups", service: Some("ec2") },
+    Resource { code: "ResourceLimitExceeded", things: "resources of EC2", service: Some("ec2") },
+    Resource { code: "ResourceCountExceeded", things: "machines in one call", service: None },
+    Resource { code: "RequestResourceCountExceeded", things: "machines in one call", service: None },
+];
 
 /// Codes and names are those of
 /// <https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html>. They were not
@@ -271,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_quota_and_how_to_have_more() {
-        let Explained { words, hint } = explain("VcpuLimitExceeded", &offer("g5.12xlarge", false), "eu-west-1");
+        let Explained { words, hint, .. } = explain("VcpuLimitExceeded", &offer("g5.12xlarge", false), "eu-west-1");
         assert_eq!(
             words,
             "the quota `Running On-Demand G and VT instances` (L-DB2E81BA) of the account in eu-west-1 has no room for \
@@ -295,5 +348,8 @@ mod tests {
         assert!(!new.hint.contains("--quota-code") && new.hint.contains("`Spot Instance Requests`"), "{}", new.hint);
         let volume = explain("VolumeLimitExceeded", &offer("g5.12xlarge", false), "us-east-2");
         assert!(volume.words.contains("disks") && volume.hint.contains("/services/ebs/"), "{volume:?}");
+        assert_eq!(volume.quota.as_str(), "VolumeLimitExceeded", "no offer of another type has more room for disks");
+        let china = explain("VcpuLimitExceeded", &offer("g5.12xlarge", false), "cn-north-1");
+        assert!(china.hint.contains("https://console.amazonaws.cn/servicequotas/"), "{}", china.hint);
     }
 }

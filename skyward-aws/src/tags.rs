@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_sdk_ec2::types::{Filter, ResourceType, Tag, TagSpecification};
 use skyward_core::ids::{LaunchId, MachineNumber, OfferId, PoolId};
-use skyward_core::provider::{Labels, LaunchRequest};
+use skyward_core::provider::{Labels, LaunchRequest, Machine};
 
 /// The prefix of the provider's own tags.
 pub(crate) const PREFIX: &str = "skyward:";
@@ -26,9 +26,12 @@ pub(crate) const LEASE: &str = "skyward:lease";
 pub(crate) const EXPIRES: &str = "skyward:expires-at";
 /// When the machine ends itself because the pool's budget is spent, in seconds since 1970.
 pub(crate) const ENDS: &str = "skyward:ends-at";
-/// The launches of one call, in the order of the instances' launch index; further ones are in
-/// `skyward:launches.1` and so on.
+/// The launches of one call, in their order in the call; further ones are in `skyward:launches.1` and
+/// so on.
 pub(crate) const LAUNCHES: &str = "skyward:launches";
+/// The launch of this one instance, which is one of the call's. Only an instance whose launch index is
+/// not the place of its launch in the call has this tag.
+pub(crate) const LAUNCH: &str = "skyward:launch";
 
 /// Names and values.
 pub(crate) type Tags = BTreeMap<String, String>;
@@ -72,7 +75,7 @@ pub(crate) fn of_instances(
 fn of_launches(requests: &[LaunchRequest]) -> Tags {
     let mut items: Vec<Item> = Vec::new();
     for request in requests {
-        let item = Item::of(request);
+        let item = Item::of(&request.pool, &request.launch, request.number);
         match (items.last_mut(), &item) {
             (Some(Item::Run { first, count, attempt }), Item::Run { first: next, attempt: same, .. })
                 if *first + *count == *next && attempt == same =>
@@ -97,22 +100,33 @@ fn of_launches(requests: &[LaunchRequest]) -> Tags {
     tags
 }
 
-/// The launch of the instance with this index, and its machine's number.
-pub(crate) fn launch(tags: &[Tag], pool: &PoolId, index: i32) -> Option<(LaunchId, MachineNumber)> {
-    let parts = (0..).map_while(|number| value(tags, &part_key(number)));
-    let mut left = u32::try_from(index).ok()?;
-    for item in parts.flat_map(|part| part.split(' ')) {
-        match Item::read(item)? {
-            Item::Run { first, count, attempt } if left < count => {
-                let number = first.checked_add(left)?;
-                return Some((LaunchId::new(format!("{pool}-n{number}-a{attempt}")), MachineNumber(number)));
-            }
-            Item::Run { count, .. } => left -= count,
-            Item::One { number, launch } if left == 0 => return Some((LaunchId::new(launch), MachineNumber(number))),
-            Item::One { .. } => left -= 1,
-        }
+/// The launches of the call that has made an instance, each with its machine's number, in their order
+/// in the call. None if the tags cannot be read.
+pub(crate) fn launches(tags: &[Tag], pool: &PoolId) -> Option<Vec<(LaunchId, MachineNumber)>> {
+    let items = launches_text(tags).map(|part| part.split(' ').map(Item::read).collect::<Option<Vec<Item>>>());
+    let items = items.collect::<Option<Vec<_>>>()?.into_iter().flatten();
+    let mut all = Vec::new();
+    for item in items {
+        all.extend(item.launches(pool, MOST_LAUNCHES - all.len())?);
     }
-    None
+    (!all.is_empty()).then_some(all)
+}
+
+/// The parts of the tag with the launches of a call.
+pub(crate) fn launches_text(tags: &[Tag]) -> impl Iterator<Item = &str> {
+    (0..).map_while(|number| value(tags, &part_key(number)))
+}
+
+/// The launch that an instance is tagged with.
+pub(crate) fn launch(tags: &[Tag], pool: &PoolId) -> Option<LaunchId> {
+    let one = Item::read(value(tags, LAUNCH)?)?.launches(pool, 1)?;
+    one.into_iter().next().map(|(launch, _)| launch)
+}
+
+/// The tag with the launch of one instance.
+pub(crate) fn of_launch(machine: &Machine) -> Tag {
+    let item = Item::of(&machine.pool, &machine.launch, machine.number);
+    Tag::builder().key(LAUNCH).value(item.to_string()).build()
 }
 
 /// Launches in a tag.
@@ -131,9 +145,9 @@ enum Item {
 }
 
 impl Item {
-    fn of(request: &LaunchRequest) -> Self {
-        let (launch, number) = (request.launch.as_str(), request.number.0);
-        let start = format!("{}-n{number}-a", request.pool);
+    fn of(pool: &PoolId, launch: &LaunchId, number: MachineNumber) -> Self {
+        let (launch, number) = (launch.as_str(), number.0);
+        let start = format!("{pool}-n{number}-a");
         match launch.strip_prefix(&start).filter(|attempt| attempt.parse::<u32>().is_ok()) {
             Some(attempt) => Self::Run { first: number, count: 1, attempt: attempt.to_owned() },
             None => Self::One { number, launch: launch.to_owned() },
@@ -147,6 +161,21 @@ impl Item {
         let (run, attempt) = text.split_once('=')?;
         let (first, count) = run.split_once('+')?;
         Some(Self::Run { first: first.parse().ok()?, count: count.parse().ok()?, attempt: attempt.to_owned() })
+    }
+
+    /// Its launches; none if there are more than `most`.
+    fn launches(&self, pool: &PoolId, most: usize) -> Option<Vec<(LaunchId, MachineNumber)>> {
+        match self {
+            Self::Run { first, count, attempt } if usize::try_from(*count).is_ok_and(|count| count <= most) => {
+                let numbers = *first..first.checked_add(*count)?;
+                let of = |number| (LaunchId::new(format!("{pool}-n{number}-a{attempt}")), MachineNumber(number));
+                Some(numbers.map(of).collect())
+            }
+            Self::One { number, launch } if most > 0 => {
+                Some(vec![(LaunchId::new(launch.clone()), MachineNumber(*number))])
+            }
+            _ => None,
+        }
     }
 }
 
@@ -212,9 +241,14 @@ fn part_key(number: usize) -> String {
 }
 
 const LONGEST_VALUE: usize = 256;
+/// More launches than one call of EC2 has. Tags that claim more are not read.
+const MOST_LAUNCHES: usize = 100_000;
 
 #[cfg(test)]
 mod tests {
+    use skyward_core::ids::MachineId;
+    use skyward_core::provider::Facts;
+
     use super::*;
 
     fn request(launch: &str, number: u32) -> LaunchRequest {
@@ -223,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn each_instance_of_a_call_is_of_its_own_launch() {
+    fn the_launches_of_a_call_are_read_in_their_order() {
         let mut requests: Vec<_> = (0..1000).map(|number| request(&format!("p-x-n{number}-a1"), number)).collect();
         assert_eq!(of_launches(&requests), Tags::from([(LAUNCHES.to_owned(), "0+1000=1".to_owned())]));
         requests.push(request("a-strange-one", 7));
@@ -233,14 +267,13 @@ mod tests {
         let tags = of_launches(&requests);
         assert!(tags.len() > 2 && tags.values().all(|value| value.len() <= LONGEST_VALUE), "{tags:?}");
         let tags = list(&tags);
-        for (index, request) in requests.iter().enumerate() {
-            let index = i32::try_from(index).unwrap();
-            let (launch, number) = launch(&tags, &request.pool, index).unwrap();
-            assert_eq!(&launch, &request.launch);
-            assert_eq!(number, request.number);
+        let expected: Vec<_> = requests.iter().map(|request| (request.launch.clone(), request.number)).collect();
+        assert_eq!(launches(&tags, &PoolId::new("p-x")).unwrap(), expected);
+        for claim in ["0+4000000000=1", "4000000000+1000000000=1", "0+0=1", "nothing", ""] {
+            let tags = list(&Tags::from([(LAUNCHES.to_owned(), claim.to_owned())]));
+            assert_eq!(launches(&tags, &PoolId::new("p-x")), None, "{claim}");
         }
-        assert_eq!(launch(&tags, &PoolId::new("p-x"), 1102), None);
-        assert_eq!(launch(&tags, &PoolId::new("p-x"), -1), None);
+        assert_eq!(launches(&[], &PoolId::new("p-x")), None);
     }
 
     #[test]
@@ -271,5 +304,19 @@ mod tests {
         tags.insert(LEASE.to_owned(), requests[0].lease.as_millis().to_string());
         let offer = OfferId::new("g5.xlarge/eu-west-1a/spot");
         assert_eq!(of_instances(&tags, &offer, Some(at(1_795_357_041)), &requests), fixture(INSTANCE));
+    }
+
+    #[test]
+    fn the_launch_of_an_instance_is_tagged_and_read_in_the_same_form() {
+        let told = fixture(include_str!("formats/instance-told.tags"));
+        for (launch, number) in [("p-x-n4-a1", 4), ("a-strange-one", 7)] {
+            let (pool, launch, number) = (PoolId::new("p-x"), LaunchId::new(launch), MachineNumber(number));
+            let (id, offer, facts) = (MachineId::new("i-1"), OfferId::new("o"), Facts::new());
+            let tag = of_launch(&Machine { id, launch: launch.clone(), pool: pool.clone(), number, offer, facts });
+            assert_eq!(super::launch(std::slice::from_ref(&tag), &pool), Some(launch));
+            if number.0 == 4 {
+                assert_eq!((tag.key(), tag.value()), (Some(LAUNCH), told.get(LAUNCH).map(String::as_str)));
+            }
+        }
     }
 }

@@ -2,12 +2,13 @@
 //! do it.
 
 use std::collections::HashMap;
-use std::future::Future;
 
+use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_ec2::types::{Volume, VolumeState};
 use futures_util::future::join_all;
 use skyward_core::error::{Error, ErrorKind, Result};
 use skyward_core::ids::{MachineId, PoolId};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::client::Clients;
 use crate::describe;
@@ -16,28 +17,25 @@ use crate::machines;
 use crate::network::find_groups;
 use crate::placement;
 use crate::tags;
-use crate::timing::{GROUP_IN_USE, TEARDOWN_LONGEST_PAUSE, TEARDOWN_PAUSE};
+use crate::timing::VOLUME_DELETED;
 
 /// Removes the pool's security group and, where it may have one, its placement group. The error
 /// lists what else is left.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Provider`] with each thing that is left, and the command that removes it.
+/// [`ErrorKind::Provider`] with each thing that is left, and the command that removes it. Temporary
+/// where instances that end still use it.
 ///
 /// # Cancel safety
 ///
 /// May be called again.
 pub(crate) async fn teardown(clients: &Clients, pool: &PoolId, has_placement: bool) -> Result<()> {
-    let end = Instant::now() + GROUP_IN_USE;
     let region = &clients.region;
     let mut left = Vec::new();
     for group in find_groups(clients, pool).await? {
-        let remove = || async {
-            let removed = clients.ec2.delete_security_group().group_id(&group).send().await;
-            removed.map(drop).map_err(|error| Failure::of("DeleteSecurityGroup", error))
-        };
-        if let Err(failure) = until_unused(pool, remove, end).await {
+        let removed = clients.ec2.delete_security_group().group_id(&group).send().await;
+        if let Err(failure) = unless_gone("DeleteSecurityGroup", removed) {
             let in_use = failure.class == Class::InUse;
             let mut error = failure.into_error();
             if in_use {
@@ -48,52 +46,65 @@ pub(crate) async fn teardown(clients: &Clients, pool: &PoolId, has_placement: bo
     }
     if has_placement {
         for name in placement::find(clients, pool).await? {
-            let remove = || async {
-                let removed = clients.ec2.delete_placement_group().group_name(&name).send().await;
-                removed.map(drop).map_err(|error| Failure::of("DeletePlacementGroup", error))
-            };
-            if let Err(failure) = until_unused(pool, remove, end).await {
+            let removed = clients.ec2.delete_placement_group().group_name(&name).send().await;
+            if let Err(failure) = unless_gone("DeletePlacementGroup", removed) {
                 let command = format!("aws ec2 delete-placement-group --region {region} --group-name {name}");
                 left.push((failure.into_error(), command));
             }
         }
     }
-    // EC2 deletes volumes with their instance; one that is left costs money.
-    let volumes = clients.ec2.describe_volumes().filters(tags::of_pool(pool)).send().await;
-    for volume in called("DescribeVolumes", volumes)?.volumes.unwrap_or_default() {
-        if volume.state().is_some_and(|state| state.as_str() == "available") {
-            let id = volume.volume_id.unwrap_or_default();
-            let error = Error::new(ErrorKind::Provider, format!("the volume {id} was not removed with its instance"));
-            left.push((error, format!("aws ec2 delete-volume --region {region} --volume-id {id}")));
-        }
+    for id in staying_volumes(clients, pool).await? {
+        let error = Error::new(ErrorKind::Provider, format!("the volume {id} is not removed with its instance"));
+        left.push((error, format!("aws ec2 delete-volume --region {region} --volume-id {id}")));
     }
     if left.is_empty() {
         return Ok(());
     }
+    let is_temporary = left.iter().all(|(error, _)| error.is_temporary());
     let words: Vec<String> = left.iter().map(|(error, _)| error.message().to_owned()).collect();
     let commands: Vec<&str> = left.iter().map(|(_, command)| command.as_str()).collect();
-    Err(Error::new(ErrorKind::Provider, format!("something of the pool {pool} is left: {}", words.join("; ")))
-        .with_hint(format!("remove it by hand: `{}`", commands.join("`; `"))))
+    let error = Error::new(ErrorKind::Provider, format!("something of the pool {pool} is left: {}", words.join("; ")))
+        .with_hint(format!("remove it by hand: `{}`", commands.join("`; `")));
+    // The pool tries again: an instance that ends uses its groups for a while.
+    Err(if is_temporary { error.temporary() } else { error })
 }
 
-/// Removes a group. Instances and their interfaces use it for a while after they have ended.
-async fn until_unused<F>(pool: &PoolId, remove: impl Fn() -> F, end: Instant) -> std::result::Result<(), Failure>
+/// The failure of a call that removes something, unless that is gone already.
+fn unless_gone<T, E>(
+    call: &'static str,
+    removed: std::result::Result<T, SdkError<E>>,
+) -> std::result::Result<(), Failure>
 where
-    F: Future<Output = std::result::Result<(), Failure>>,
+    E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
 {
-    let mut pause = TEARDOWN_PAUSE;
-    loop {
-        let Err(failure) = remove().await else { return Ok(()) };
-        match failure.class {
-            Class::NotFound => return Ok(()),
-            Class::InUse | Class::Throttled | Class::Transient if Instant::now() + pause < end => {
-                tracing::debug!(%pool, %failure, "a group is still used");
-                sleep(pause).await;
-                pause = (pause * 2).min(TEARDOWN_LONGEST_PAUSE);
-            }
-            _ => return Err(failure),
-        }
+    match removed.map_err(|error| Failure::of(call, error)) {
+        Err(failure) if failure.class != Class::NotFound => Err(failure),
+        _ => Ok(()),
     }
+}
+
+/// The volumes of a pool that remain after their instances, and cost money. EC2 deletes a volume with
+/// its instance, and may list it in between as one that nothing uses; so one counts that is listed
+/// twice.
+async fn staying_volumes(clients: &Clients, pool: &PoolId) -> Result<Vec<String>> {
+    let listed = async || -> Result<Vec<String>> {
+        let volumes = clients.ec2.describe_volumes().filters(tags::of_pool(pool)).send().await;
+        let volumes = called("DescribeVolumes", volumes)?.volumes.unwrap_or_default();
+        Ok(volumes.into_iter().filter(stays).filter_map(|volume| volume.volume_id).collect())
+    };
+    let mut staying = listed().await?;
+    if !staying.is_empty() {
+        sleep(VOLUME_DELETED).await;
+        let again = listed().await?;
+        staying.retain(|id| again.contains(id));
+    }
+    Ok(staying)
+}
+
+/// Whether a volume seems to remain after its instance.
+fn stays(volume: &Volume) -> bool {
+    volume.state() == Some(&VolumeState::Available)
+        || volume.attachments().iter().any(|attachment| attachment.delete_on_termination() == Some(false))
 }
 
 /// The instances that use a security group, as text.
@@ -177,7 +188,8 @@ fn refused(region: &str, machine: &MachineId, failure: Failure) -> Error {
 async fn call(clients: &Clients, machines: &[MachineId]) -> std::result::Result<(), Failure> {
     for some in machines.chunks(MOST) {
         let ids = some.iter().map(ToString::to_string).collect();
-        let asked = clients.ec2.terminate_instances().set_instance_ids(Some(ids)).send().await;
+        // Nothing on an instance is needed any more, so its system need not shut down in order.
+        let asked = clients.ec2.terminate_instances().set_instance_ids(Some(ids)).skip_os_shutdown(true).send().await;
         asked.map_err(|error| Failure::of("TerminateInstances", error))?;
     }
     Ok(())

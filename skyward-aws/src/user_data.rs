@@ -24,7 +24,7 @@ pub(crate) const FOLDER: &str = "/var/lib/skyward/node";
 /// The user data is a cloud-config in JSON. Every JSON text is YAML too, and needs no further
 /// quoting: <https://docs.cloud-init.io/en/latest/explanation/format.html>.
 ///
-/// The instances' time to live is counted from `asked`, whenever they boot.
+/// The instances' time to live is counted from `asked`, a time of EC2's clock, whenever they boot.
 ///
 /// # Errors
 ///
@@ -80,12 +80,23 @@ const UNIT: &str = include_str!("scripts/keeper.service");
 const LONGEST: usize = 16 << 10;
 
 #[cfg(test)]
+mod systemd;
+
+#[cfg(test)]
 mod tests {
     use std::io::Read;
 
     use skyward_core::ids::{LaunchId, MachineNumber, PoolId};
 
     use super::*;
+
+    /// The cloud-config in user data.
+    pub(super) fn unpacked(data: &str) -> serde_json::Value {
+        let mut text = String::new();
+        let packed = STANDARD.decode(data).unwrap();
+        flate2::read::GzDecoder::new(packed.as_slice()).read_to_string(&mut text).unwrap();
+        serde_json::from_str(text.strip_prefix("#cloud-config\n").unwrap()).unwrap()
+    }
 
     #[test]
     fn an_instance_gets_its_key_its_users_and_its_keeper() {
@@ -95,10 +106,7 @@ mod tests {
         let asked = SystemTime::UNIX_EPOCH + 60 * minute;
         let data =
             user_data(&request.ends_in(60 * minute), asked, "o'brien", &key, &["ssh-ed25519 AAAA".into()]).unwrap();
-        let mut text = String::new();
-        let packed = STANDARD.decode(data).unwrap();
-        flate2::read::GzDecoder::new(packed.as_slice()).read_to_string(&mut text).unwrap();
-        let config: serde_json::Value = serde_json::from_str(text.strip_prefix("#cloud-config\n").unwrap()).unwrap();
+        let config = unpacked(&data);
         assert_eq!(config["ssh_keys"]["ed25519_public"], key.public());
         assert_eq!(config["ssh_authorized_keys"][0], "ssh-ed25519 AAAA");
         let start = config["bootcmd"][0][4].as_str().unwrap();
@@ -173,6 +181,30 @@ mod tests {
         assert_near(host.begins_before_boot(ASKED + 5000, ASKED), 5000);
         let late = Host::new("very-late");
         assert_near(late.begins_before_boot(ASKED + 900, ASKED), 900);
+    }
+
+    /// The user is made later in the boot, or never.
+    #[test]
+    fn the_wait_for_the_user_ends_with_the_machines_folder() {
+        let host = Host::new("no-user");
+        let node = host.0.join("node");
+        let started = std::process::Command::new("sh")
+            .args(["-euc", START, "start", node.to_str().unwrap(), "skyward-nobody", "0", "true"])
+            .status()
+            .unwrap();
+        assert!(started.success());
+        let waits = || {
+            let processes = std::fs::read_dir("/proc").unwrap().flatten();
+            let mut lines = processes.flat_map(|process| std::fs::read(process.path().join("cmdline")));
+            lines.any(|line| String::from_utf8_lossy(&line).contains(node.to_str().unwrap()))
+        };
+        assert!(waits());
+        drop(host);
+        let end = std::time::Instant::now() + Duration::from_secs(60);
+        while waits() {
+            assert!(std::time::Instant::now() < end, "the process still waits for the user");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     #[test]

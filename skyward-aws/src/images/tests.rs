@@ -4,6 +4,9 @@ use aws_sdk_ec2::types::{BlockDeviceMapping, EbsBlockDevice};
 use super::*;
 use crate::loopback::Loopback;
 
+const AMAZON: &str = "898082745236";
+const CANONICAL: &str = "099720109477";
+
 fn disk(device: &str, gib: i32) -> BlockDeviceMapping {
     BlockDeviceMapping::builder().device_name(device).ebs(EbsBlockDevice::builder().volume_size(gib).build()).build()
 }
@@ -206,4 +209,16 @@ async fn an_id_that_does_not_exist_is_an_error_of_the_specification() {
     let error = Image::resolve(&denied.ec2(), &ImageChoice::Id("ami-0".into()), X86).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Provider);
     assert!(error.message().contains("UnauthorizedOperation"), "{error}");
+}
+
+#[tokio::test]
+async fn images_of_another_partition_are_those_of_its_owner() {
+    let service =
+        Loopback::start(|_| described(&item("ami-1", "837727238323", &format!("{}20261001", UBUNTU.name), "2026")));
+    let china = Purpose { region: "cn-north-1", ..X86 };
+    assert_eq!(Image::resolve(&service.ec2(), &ImageChoice::Ubuntu, china).await.unwrap().id.as_str(), "ami-1");
+    assert!(service.asked()[0].contains("Owner.1=837727238323"), "{:?}", service.asked());
+    let error = Image::resolve(&service.ec2(), &ImageChoice::DeepLearning, china).await.unwrap_err();
+    assert!(error.message().contains("cn-north-1") && error.hint().unwrap().contains(".image("), "{error}");
+    assert_eq!(service.asked().len(), 1, "nobody else's images are asked for");
 }

@@ -6,6 +6,7 @@ use skyward_core::spec::Accelerator;
 
 use super::*;
 use crate::cache::Cache;
+use crate::clock::Clock;
 use crate::loopback::Loopback;
 
 const DENIED: &str =
@@ -92,7 +93,13 @@ async fn answer(
     let (client, quotas) = (ec2.ec2(), quotas.map(|service| Quotas::new(service.quotas())));
     let catalog = Catalog::new(client.clone(), Cache::off());
     let on_demand = OnDemand::new(Some(pricing.pricing()), "eu-west-1", Cache::off());
-    let sources = Sources { ec2: &client, catalog: &catalog, on_demand: &on_demand, quotas: quotas.as_ref() };
+    let sources = Sources {
+        ec2: &client,
+        catalog: &catalog,
+        on_demand: &on_demand,
+        quotas: quotas.as_ref(),
+        clock: &Clock::told("Fri, 15 Jan 2027 08:00:00 GMT"),
+    };
     offers(sources, &fit::tests::setting(), requirements, SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000))
         .await
 }
@@ -123,7 +130,7 @@ async fn offers_come_from_types_zones_prices_and_quotas() {
     );
     let asked = ec2.asked().into_iter().find(|request| request.contains("SpotPriceHistory")).unwrap();
     for part in [
-        "StartTime=2027-01-15T08%3A00%3A00Z",
+        "StartTime=2027-01-15T08%3A00%3A0",
         "ProductDescription.2=Linux%2FUNIX%20%28Amazon%20VPC%29",
         "InstanceType.2=g5.xlarge",
     ] {

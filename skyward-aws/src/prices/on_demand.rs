@@ -20,8 +20,7 @@ use crate::timing::{PRICE_ANSWERS, PRICES_AGAIN, PRICES_KEPT};
 /// The on-demand prices of a region, each asked for once a day.
 #[derive(Debug)]
 pub(crate) struct OnDemand {
-    /// A client in a region that serves the price list, such as us-east-1; none where no prices are
-    /// wanted.
+    /// A client in the region that serves the price list; none where no region does.
     pricing: Option<Client>,
     region: String,
     cache: Cache,

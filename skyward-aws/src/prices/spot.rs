@@ -16,16 +16,17 @@ use crate::timing::SPOT_PRICE_ANSWERS;
 /// Prices by type and zone.
 pub(crate) type SpotPrices = BTreeMap<(String, String), Price>;
 
-/// The prices of these types in all zones, as far as EC2 returns them.
+/// The prices of these types in all zones, as far as EC2 returns them: those at `start` by its
+/// clock, which are read at `now` by this client's.
 ///
 /// # Cancel safety
 ///
 /// Starts nothing.
-pub(crate) async fn prices(ec2: &Client, types: &[&str], now: SystemTime) -> SpotPrices {
+pub(crate) async fn prices(ec2: &Client, types: &[&str], start: SystemTime, now: SystemTime) -> SpotPrices {
     let mut rows = Vec::new();
     let listed = timeout(SPOT_PRICE_ANSWERS, async {
         for types in types.chunks(TYPES_AT_ONCE) {
-            history(ec2, types, now, &mut rows).await?;
+            history(ec2, types, start, &mut rows).await?;
         }
         Ok::<_, skyward_core::Error>(())
     });
@@ -39,14 +40,14 @@ pub(crate) async fn prices(ec2: &Client, types: &[&str], now: SystemTime) -> Spo
     newest(&rows, now)
 }
 
-async fn history(ec2: &Client, types: &[&str], now: SystemTime, rows: &mut Vec<SpotPrice>) -> Result<()> {
+async fn history(ec2: &Client, types: &[&str], start: SystemTime, rows: &mut Vec<SpotPrice>) -> Result<()> {
     let types = types.iter().map(|name| InstanceType::from(*name)).collect();
     let mut pages = ec2
         .describe_spot_price_history()
         .set_instance_types(Some(types))
         // The history begins with the price that holds at its start, so a history from now on is
         // the current price.
-        .start_time(DateTime::from(now))
+        .start_time(DateTime::from(start))
         // Some accounts get the one name of the product and some the other; the price is the same.
         .product_descriptions("Linux/UNIX")
         .product_descriptions("Linux/UNIX (Amazon VPC)")

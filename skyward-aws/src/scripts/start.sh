@@ -1,5 +1,5 @@
 # Starts the keeper of this machine as root. Arguments: the machine's folder, the user who runs the
-# pool's commands, the time of the launch call in seconds since 1970, and the keeper's command.
+# pool's commands, the time of the launch call by EC2's clock, in seconds since 1970, and the keeper's command.
 #
 # The keeper starts first, so that the machine ends by its lease even if the rest of the boot hangs. The user may not
 # exist yet, because cloud-init makes it later in the same stage.
@@ -15,7 +15,7 @@ mkdir -p "$folder"
 [ -e "$folder/lease" ] || [ -L "$folder/lease" ] || : >"$folder/lease"
 (
     tries=0
-    until chown -h "$user" "$folder/lease" "$folder" 2>/dev/null || [ "$tries" -ge 600 ]; do
+    until chown -h "$user" "$folder/lease" "$folder" 2>/dev/null || [ ! -e "$folder" ] || [ "$tries" -ge 600 ]; do
         tries=$((tries + 1))
         sleep 1
     done
@@ -42,9 +42,9 @@ if is_number "$now" && is_number "$up" && [ "$host" = "$(cat "$top/host" 2>/dev/
     { read -r of first <"$top/began"; } 2>/dev/null || :
     if [ "$of" = "$asked" ] && is_number "$first"; then
         since=$first
-    # A client's clock is right to five minutes, or EC2 refuses its calls: this one is set.
+    # The time of the launch is EC2's. A clock that is ten minutes behind it is not set yet.
     elif [ "$booted" -ge "$((asked - 600))" ]; then
-        # The client's is ahead: the machine did not live before it booted.
+        # The two clocks differ a little: the machine did not live before it booted.
         [ "$booted" -ge "$asked" ] || since=$booted
         echo "$asked $since" >"$top/began.new" && mv "$top/began.new" "$top/began"
     fi

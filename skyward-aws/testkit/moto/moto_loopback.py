@@ -28,8 +28,14 @@ from urllib.parse import quote, urlencode
 from moto.core.authorization import ActionAuthenticatorMixin
 from moto.core.responses import ActionResult
 from moto.ec2 import utils
-from moto.ec2.exceptions import EC2ClientError, InvalidParameterCombination, InvalidSecurityGroupNotFoundError
-from moto.ec2.models import amis, elastic_network_interfaces, instance_types, instances
+from moto.ec2.exceptions import (
+    DependencyViolationError,
+    EC2ClientError,
+    InvalidParameterCombination,
+    InvalidSecurityGroupNotFoundError,
+    OperationNotPermitted4,
+)
+from moto.ec2.models import amis, elastic_network_interfaces, instance_types, instances, security_groups
 from moto.ec2.responses.instances import InstanceResponse
 from moto.moto_api._internal import mock_random
 from moto.server import main
@@ -37,6 +43,7 @@ from moto.server import main
 TRUSTED = "Credential=AKIALOOPBACKMACHINES/"
 COUNT = "X-Testkit-Count"
 STATES = "X-Testkit-All-States"
+KEEP = "X-Testkit-Keep"
 
 
 def use_loopback_addresses(prefix: str) -> None:
@@ -252,8 +259,7 @@ def launch_faithfully() -> None:
                 interface.add_tags(tags)
                 if not kwargs.get("nics"):
                     interface.delete_on_termination = True
-            if not instance.security_groups and instance.nics:
-                instance.security_groups = list(instance.nics[min(instance.nics)]._group_set)
+            share_groups(instance)
             if instance.lifecycle == "spot":
                 instance.spot_instance_request_id = "sir-" + instance.id[-8:]
         return reservation
@@ -261,17 +267,132 @@ def launch_faithfully() -> None:
     instances.InstanceBackend.run_instances = run
 
 
-def terminate_twice() -> None:
-    """A second TerminateInstances changes nothing in EC2.
+def hold_groups() -> None:
+    """Know who uses a security group.
 
-    In moto it fails, because the interface is gone.
+    - In EC2, a group cannot be deleted while an interface has it, or a rule of another group names it:
+      https://docs.aws.amazon.com/vpc/latest/userguide/deleting-security-groups.html
+      moto deletes it.
+    - An interface has the groups that it was given last, and its instance the same:
+      https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_ModifyNetworkInterfaceAttribute.html
+      In moto, the instance keeps those of its launch, and its interface has both.
+    - A group that an interface is given must exist, and be of the interface's network.
+    """
+    delete = security_groups.SecurityGroupBackend._delete_security_group
+    modify = elastic_network_interfaces.NetworkInterfaceBackend.modify_network_interface_attribute
+
+    def is_named(group: Any, other: Any) -> bool:
+        rules = [*other.ingress_rules, *other.egress_rules]
+        return group.id != other.id and any(rule.source_group.get("GroupId") == group.id for rule in rules)
+
+    def delete_unused(backend: Any, vpc_id: str | None, group_id: str) -> None:
+        group = backend.get_security_group_from_id(group_id)
+        everything = [one for groups in backend.groups.values() for one in groups.values()]
+        users = [interface for interface in backend.enis.values() if group in interface._group_set]
+        if users or any(is_named(group, other) for other in everything):
+            raise DependencyViolationError(f"resource {group_id} has a dependent object")
+        delete(backend, vpc_id, group_id)
+
+    def change(backend: Any, eni_id: str, group_ids: list[str], *args: Any, **kwargs: Any) -> None:
+        interface = backend.get_network_interface(eni_id)
+        for group_id in group_ids:
+            group = backend.get_security_group_from_id(group_id)
+            if group is None:
+                raise InvalidSecurityGroupNotFoundError(group_id)
+            if group.vpc_id != interface.vpc_id:
+                raise EC2ClientError(
+                    "InvalidParameter", "You have specified two resources that belong to different networks."
+                )
+        modify(backend, eni_id, group_ids, *args, **kwargs)
+        if group_ids and interface.instance is not None:
+            share_groups(interface.instance)
+
+    security_groups.SecurityGroupBackend._delete_security_group = delete_unused
+    elastic_network_interfaces.NetworkInterfaceBackend.modify_network_interface_attribute = change
+    elastic_network_interfaces.NetworkInterface.group_set = property(lambda interface: interface._group_set)
+
+
+def share_groups(instance: Any) -> None:
+    """An instance has the groups of its interfaces."""
+    groups = {group.id: group for interface in instance.nics.values() for group in interface._group_set}
+    instance.security_groups = list(groups.values())
+
+
+def know_more_of_interfaces() -> None:
+    """EC2 knows these filters of DescribeNetworkInterfaces. moto answers 500 to them."""
+    known = elastic_network_interfaces.NetworkInterface.get_filter_value
+
+    def value(interface: Any, name: str, method: str | None = None) -> Any:
+        if name == "status":
+            return "in-use" if interface.instance else "available"
+        if name == "attachment.status":
+            return "attached" if interface.instance else None
+        return known(interface, name, method)
+
+    elastic_network_interfaces.NetworkInterface.get_filter_value = value
+
+
+def end_later() -> None:
+    """EC2 terminates an instance a while after the call; moto does so at once.
+
+    The proxy terminates it when its time has come; this call is checked alone.
+    """
+    plain = InstanceResponse.terminate_instances
+
+    def terminate(response: Any) -> ActionResult:
+        if not response.headers.get(KEEP):
+            return plain(response)
+        response.error_on_dryrun()
+        ids = response._get_param("InstanceIds", [])
+        if not ids:
+            raise InvalidParameterCombination("No instances specified")
+        found = response.ec2_backend.get_multi_instances_by_id(ids)
+        for instance in found:
+            if instance.disable_api_termination is True:
+                raise OperationNotPermitted4(instance.id)
+        ending = [
+            {
+                "InstanceId": instance.id,
+                "CurrentState": {"Code": 32, "Name": "shutting-down"},
+                "PreviousState": {"Code": instance.state_code, "Name": instance.state},
+            }
+            for instance in found
+        ]
+        return ActionResult({"TerminatingInstances": ending})
+
+    InstanceResponse.terminate_instances = terminate
+
+
+def size_disks_of_images() -> None:
+    """Accept a disk of the image without a size.
+
+    AWS documents: a mapping of a device that the image has may leave out the size, and has that of the
+    image then. moto refuses it. The disk gets 8 GiB here.
+    """
+    validate = InstanceResponse._validate_block_device_mapping
+
+    def fill(mapping: dict[str, Any]) -> None:
+        disk = mapping.get("Ebs")
+        if disk and not disk.get("VolumeSize") and not disk.get("SnapshotId"):
+            disk["VolumeSize"] = "8"
+        validate(mapping)
+
+    InstanceResponse._validate_block_device_mapping = staticmethod(fill)
+
+
+def terminate_twice() -> None:
+    """A second TerminateInstances changes nothing in EC2, and a terminated instance has no groups.
+
+    In moto the second one fails, because the interface is gone, and the instance keeps its groups.
     """
     plain = instances.Instance.terminate
 
     def terminate(instance: Any) -> Any:
         if instance.state == "terminated":
             return instances.InstanceState("terminated", 48)
-        return plain(instance)
+        before = plain(instance)
+        instance.security_groups = []
+        return before
 
     instances.Instance.terminate = terminate
 
@@ -346,6 +467,10 @@ def listen(request: Request) -> None:
     launch_as_told()
     describe_whole()
     launch_faithfully()
+    hold_groups()
+    know_more_of_interfaces()
+    end_later()
+    size_disks_of_images()
     terminate_twice()
     match_offerings()
     trust_the_machines()

@@ -2,6 +2,7 @@
 //! machine.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::mpsc as blocking;
 use std::thread::JoinHandle;
@@ -12,13 +13,15 @@ use aws_sdk_ec2::types::Tag;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use crate::guard;
 use crate::host::{self, Inside};
 use crate::hypervisor::{Hypervisor, Instance};
 use crate::left::{self, Left};
 use crate::network;
 use crate::options::{CloudOptions, missing};
-use crate::proxy::Calls;
-use crate::records::{Market, Phases};
+use crate::phases::Phases;
+use crate::proxy::{Calls, Skew};
+use crate::records::Market;
 use crate::reservation::Reservation;
 use crate::rules::Rules;
 use crate::timing::MACHINES_END;
@@ -132,6 +135,12 @@ impl Cloud {
         self.inside.backend.settings().phases = phases;
     }
 
+    /// Lets this much time pass at once for the phases of instances: minutes of shutting down are
+    /// over without a test that waits for minutes.
+    pub fn pass(&self, time: Duration) {
+        self.inside.backend.records.clock.pass(time);
+    }
+
     /// Sets the largest page of lists, which must be smaller than EC2's.
     pub fn set_page(&self, items: usize) {
         self.inside.backend.settings().page = Some(items.max(1));
@@ -152,12 +161,24 @@ impl Cloud {
         self.inside.backend.settings().quotas.insert(code.to_owned(), value);
     }
 
-    /// Makes moto verify signatures from now on, and allow a client what this policy allows. Moto
-    /// ignores the policy's conditions, and does not check calls of Pricing and Service Quotas.
-    /// Returns the environment of such a client.
+    /// Sets how many seconds the clock of the services is ahead of this host's, or behind it if
+    /// negative. A call whose signature is more than five minutes from their time is refused; each
+    /// answer has their time as its `Date`.
+    pub fn set_clock_skew(&self, seconds: i64) {
+        self.inside.backend.settings().skew = Skew { seconds };
+    }
+
+    /// Verifies signatures from now on, and allows a client what this policy allows. Returns the
+    /// environment of such a client.
+    ///
+    /// Calls of EC2 that launch, end, tag, make or delete instances and groups, change the rules and
+    /// interfaces of groups, or read a console are allowed for their resources and under the policy's
+    /// conditions by tags. Of other calls the action alone is checked, and nothing of calls of
+    /// Pricing and Service Quotas.
     ///
     /// # Errors
-    /// When moto refuses the policy.
+    /// When the policy has an element, a condition's operator or a condition's key that is not
+    /// evaluated here, or moto refuses it.
     ///
     /// # Cancel safety
     /// When dropped, the change happens all the same.
@@ -167,9 +188,10 @@ impl Cloud {
         Ok(self.environment_of(&key, &secret))
     }
 
-    /// What is left: instances that are not terminated, volumes, network interfaces, addresses,
-    /// security groups but the default ones, key pairs, placement groups. With a tag's key, only
-    /// those that have the tag.
+    /// What is left: instances that nobody has ended, volumes, network interfaces, addresses,
+    /// security groups but the default ones and one without rules in each network, key pairs, placement
+    /// groups. What EC2 deletes with an
+    /// instance that shuts down is not left. With a tag's key, only those that have the tag.
     ///
     /// # Errors
     /// When moto does not answer.
@@ -182,7 +204,8 @@ impl Cloud {
         self.on_own_threads(async move { left::find(&ec2, &backend, tag_key.as_deref()).await }).await
     }
 
-    /// The states of all instances, by their ids, as EC2 has them once their phases are over.
+    /// The states of all instances, by their ids, as EC2 has them once their phases are over: one
+    /// that is pending is running here, and one that shuts down is terminated.
     ///
     /// # Errors
     /// When moto does not answer.
@@ -190,8 +213,45 @@ impl Cloud {
     /// # Cancel safety
     /// The call changes nothing.
     pub async fn states(&self) -> Result<BTreeMap<String, String>> {
-        let ec2 = self.inside.ec2.clone();
-        self.on_own_threads(async move { Ok(ec2.states().await?.into_iter().collect()) }).await
+        let (ec2, backend) = (self.inside.ec2.clone(), Arc::clone(&self.inside.backend));
+        let states = async move {
+            let states = ec2.states().await?.into_iter();
+            let is_over = |id: &str| backend.records.get(id).is_some_and(|record| record.is_over());
+            Ok(states
+                .map(|(id, state)| if is_over(&id) { (id, "terminated".to_owned()) } else { (id, state) })
+                .collect())
+        };
+        self.on_own_threads(states).await
+    }
+
+    /// Why the rules of security groups are not enforced here, so that everybody reaches every
+    /// machine; none where they are. A test that needs them says so in its `ignore`, and asserts that
+    /// this is none.
+    pub fn unenforced(&self) -> Option<&str> {
+        self.inside.unenforced.as_deref()
+    }
+
+    /// The URL of a service that answers with the address that a client comes from, as EC2 and the
+    /// public addresses of the machines see it.
+    pub fn address_service(&self) -> String {
+        format!("http://{}/", self.inside.address_service.address)
+    }
+
+    /// Moves the clients on this host to another address, as after a change of their network: from
+    /// now on they come from this address of loopback where they connect to public addresses of
+    /// machines or to the address service, and connections from the one before are dead, though
+    /// nobody tells their ends. At first, clients come from 127.0.0.1.
+    ///
+    /// # Errors
+    /// When the rules of security groups are not enforced here.
+    ///
+    /// # Cancel safety
+    /// When dropped, the change happens all the same.
+    pub async fn move_client(&self, address: Ipv4Addr) -> Result<()> {
+        guard::loopback(address.into())?;
+        let firewall = self.inside.backend.firewall.clone();
+        let firewall = firewall.with_context(|| self.unenforced().unwrap_or_default().to_owned())?;
+        self.on_own_threads(async move { firewall.move_client(address).await }).await
     }
 
     /// Makes the default VPC usable, or removes it. This host does not have its private addresses,

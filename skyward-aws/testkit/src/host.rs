@@ -11,6 +11,8 @@ use anyhow::{Context as _, Result};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::address_service::{self, AddressService};
+use crate::firewall::Firewall;
 use crate::hypervisor::{Ec2, Hypervisor, Rack};
 use crate::moto::Moto;
 use crate::network::{self, Addresses, Vpc};
@@ -33,6 +35,9 @@ pub(crate) struct Inside {
     pub(crate) backend: Arc<Backend>,
     pub(crate) ec2: Ec2,
     pub(crate) hypervisor: Option<Arc<Hypervisor>>,
+    pub(crate) address_service: AddressService,
+    /// Why the rules of security groups are not enforced, if they are not.
+    pub(crate) unenforced: Option<String>,
 }
 
 /// The cloud's thread: from its start to its end.
@@ -63,6 +68,9 @@ pub(crate) fn run(
                 if started.send(Ok((Arc::clone(&inside), handle))).is_ok() {
                     let _ = stopping.await;
                 }
+                if let Some(firewall) = &inside.backend.firewall {
+                    firewall.close().await;
+                }
                 if let Some(hypervisor) = &inside.hypervisor {
                     hypervisor.stop().await;
                 }
@@ -82,7 +90,15 @@ async fn come_up(options: CloudOptions, folder: &Path) -> Result<(Inside, Moto, 
     let moto = Moto::start(folder, &addresses).await?;
     let zones: Vec<String> = ["a", "b", "c"].map(|letter| format!("{}{letter}", options.region)).to_vec();
     let ec2 = Ec2::new(moto.address, &options.region);
-    let backend = Arc::new(Backend::new(&moto, &options.region, zones.clone()));
+    let (firewall, unenforced) = match options.has_machines {
+        true => match Firewall::start(&addresses).await? {
+            Ok(firewall) => (Some(Arc::new(firewall)), None),
+            Err(reason) => (None, Some(reason)),
+        },
+        false => (None, Some("this cloud has no machines".to_owned())),
+    };
+    let address_service = address_service::start(addresses.network().address_service()).await?;
+    let backend = Arc::new(Backend::new(&moto, &options.region, zones.clone(), firewall.clone()));
     backend.settings().phases = options.phases;
     let vpc = network::make(&ec2.client, &addresses, &zones).await.context("cannot make the network")?;
     let proxy = Proxy::start(Arc::clone(&backend)).await?;
@@ -96,6 +112,7 @@ async fn come_up(options: CloudOptions, folder: &Path) -> Result<(Inside, Moto, 
             ssh_port,
             boot_delay: options.boot_delay,
             gpus: options.gpus,
+            firewall,
             powered_off: sender,
         };
         Some(Hypervisor::start(ec2.clone(), Arc::clone(&backend), rack, powered_off))
@@ -113,6 +130,8 @@ async fn come_up(options: CloudOptions, folder: &Path) -> Result<(Inside, Moto, 
         backend,
         ec2,
         hypervisor,
+        address_service,
+        unenforced,
     };
     Ok((inside, moto, proxy, addresses))
 }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use aws_sdk_ec2::primitives::{DateTime, DateTimeFormat};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{sleep, timeout};
@@ -28,6 +28,7 @@ pub(crate) use self::ec2::Ec2;
 use self::machine::Machine;
 pub(crate) use self::machine::Rack;
 use crate::http::Abort;
+use crate::phases::Phase;
 use crate::shims::Backend;
 use crate::timing::INSTANCE_LIST_PAUSE;
 
@@ -106,19 +107,23 @@ impl Hypervisor {
 
     /// Boots and ends machines as EC2 lists them.
     async fn reconcile(self: &Arc<Self>) -> Result<()> {
-        let listed = self.ec2.running().await?;
+        let listed = {
+            // No instance is listed before its record is complete.
+            let _settled = self.backend.settled().await;
+            self.ec2.running().await?
+        };
         let running: HashSet<&str> = listed.iter().map(|one| one.id.as_str()).collect();
         let over: Vec<String> = self.machines().keys().filter(|id| !running.contains(id.as_str())).cloned().collect();
         for id in over {
             self.end(&id);
         }
         for one in &listed {
-            if self.machines().contains_key(&one.id) {
+            if self.machines().contains_key(&one.id) || !self.is_up(&one.id) {
                 continue;
             }
             let facts = self.ec2.facts(one).await?;
             // The instance was terminated after moto had listed it.
-            if self.is_over(&one.id) {
+            if !self.is_up(&one.id) {
                 continue;
             }
             let fails =
@@ -137,7 +142,13 @@ impl Hypervisor {
     }
 
     fn is_over(&self, id: &str) -> bool {
-        self.backend.records.get(id).is_some_and(|record| record.is_over)
+        self.backend.records.get(id).is_some_and(|record| record.is_over())
+    }
+
+    /// Whether an instance that moto lists is neither pending nor over.
+    fn is_up(&self, id: &str) -> bool {
+        let records = &self.backend.records;
+        records.get(id).is_none_or(|record| record.phase(records.clock.now()) == Phase::Up)
     }
 
     /// Ends the machine of an instance at once.
@@ -150,6 +161,9 @@ impl Hypervisor {
 
     /// Handles a machine that was powered off from within.
     async fn shut_down(&self, id: &str) -> Result<()> {
+        if self.is_over(id) {
+            return Ok(());
+        }
         let words = "Client.InstanceInitiatedShutdown: Instance initiated shutdown";
         let reason = ("Client.InstanceInitiatedShutdown", words);
         if self.ec2.terminates_at_shutdown(id).await? {
@@ -164,8 +178,10 @@ impl Hypervisor {
 
     /// Ends an instance, with a reason unless its user ended it.
     pub(crate) async fn terminate(&self, id: &str, reason: Option<(&str, &str)>) -> Result<()> {
-        self.backend.records.end(id, reason);
-        self.ec2.terminate(id).await?;
+        if self.backend.records.get(id).is_none() {
+            bail!("there is no instance {id:?}");
+        }
+        self.backend.end(id, reason).await?;
         self.end(id);
         Ok(())
     }

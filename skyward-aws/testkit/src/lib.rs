@@ -1,12 +1,13 @@
 //! An EC2 on loopback, for tests of a provider that rents machines from EC2.
 //!
-//! It has three parts. The documentation of each says where it differs from EC2:
+//! It has four parts. The documentation of each says where it differs from EC2:
 //!
 //! - moto, a mock of AWS's calls in Python; `moto/moto_loopback.py` starts it and corrects some of
 //!   its behaviour;
 //! - a proxy in front of it, which logs calls, plays the faults of [`Rules`], and has shims for
 //!   what moto lacks: client tokens, capacity and reservations, phases of a launch, placement
 //!   groups, prices, quotas, pages;
+//! - a firewall, which enforces the rules of security groups where this host has what it takes;
 //! - a hypervisor behind moto, which boots each running instance in namespaces of this host, with
 //!   OpenSSH's server, from its user data alone. A wrong host key, a missing key or a forgotten
 //!   shutdown behaviour fails a test as it would on EC2.
@@ -23,8 +24,11 @@
 //! # }
 //! ```
 
+mod address_service;
 mod bootable;
+mod clock;
 mod cloud;
+mod firewall;
 mod guard;
 mod host;
 mod http;
@@ -33,6 +37,7 @@ mod left;
 mod moto;
 mod network;
 mod options;
+mod phases;
 mod policy;
 mod proxy;
 mod python;
@@ -48,7 +53,8 @@ pub use hypervisor::Instance;
 pub use left::Left;
 pub use moto::end_importer;
 pub use options::{CloudOptions, missing};
+pub use phases::Phases;
 pub use proxy::{Call, Calls};
-pub use records::{Market, Phases};
+pub use records::Market;
 pub use reservation::Reservation;
 pub use rules::{Rule, Rules};

@@ -10,6 +10,8 @@ use anyhow::{Context as _, Result, bail};
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::types::{Filter, ResourceType, Tag, TagSpecification};
 
+use crate::firewall::Network;
+
 /// Addresses that no other cloud has while this one lives.
 #[derive(Debug)]
 pub(crate) struct Addresses {
@@ -30,10 +32,7 @@ impl Addresses {
     /// Takes the first network that no other cloud on this machine has.
     pub(crate) fn take() -> Result<Self> {
         for number in FIRST..FIRST + CLOUDS {
-            let path = std::env::temp_dir().join(format!("skyward-ec2-network-{number}.lock"));
-            let lock = OpenOptions::new().create(true).write(true).truncate(false).mode(0o666).open(&path);
-            let lock = lock.with_context(|| format!("cannot open {}", path.display()))?;
-            if lock.try_lock().is_ok() {
+            if let Some(lock) = lock(number)? {
                 return Ok(Self { number, _lock: lock });
             }
         }
@@ -52,13 +51,41 @@ impl Addresses {
 
     /// An address that no instance gets.
     pub(crate) fn service(&self) -> Ipv4Addr {
-        Ipv4Addr::new(127, self.number, 255, 254)
+        self.network().service()
+    }
+
+    /// Its addresses, as the firewall knows them.
+    pub(crate) fn network(&self) -> Network {
+        Network { private: self.number, public: self.number + CLOUDS }
+    }
+
+    /// The name of its table in the kernel.
+    pub(crate) fn table(&self) -> String {
+        format!("{TABLE}{}", self.number)
+    }
+
+    /// Those of the tables that belong to no cloud which lives, each with a lock that keeps others
+    /// from its network.
+    pub(crate) fn abandoned_tables(tables: &[String]) -> Vec<(String, File)> {
+        let abandoned = tables.iter().filter_map(|table| {
+            let number = table.strip_prefix(TABLE)?.parse().ok()?;
+            Some((table.clone(), lock(number).ok()??))
+        });
+        abandoned.collect()
     }
 
     /// A port that is free on all of its addresses.
     pub(crate) fn free_port(&self) -> Result<u16> {
         free_port(Ipv4Addr::new(127, self.number, 0, 4))
     }
+}
+
+/// The lock of a network, which no living cloud has.
+fn lock(number: u8) -> Result<Option<File>> {
+    let path = std::env::temp_dir().join(format!("skyward-ec2-network-{number}.lock"));
+    let lock = OpenOptions::new().create(true).write(true).truncate(false).mode(0o666).open(&path);
+    let lock = lock.with_context(|| format!("cannot open {}", path.display()))?;
+    Ok(lock.try_lock().is_ok().then_some(lock))
 }
 
 /// A port that is free on an address of this machine. It is outside of the range from which the
@@ -83,7 +110,13 @@ pub(crate) async fn make(client: &Client, addresses: &Addresses, zones: &[String
         let subnet = subnet.subnet().and_then(|subnet| subnet.subnet_id()).context("the subnet has no id")?;
         subnets.insert(zone.clone(), subnet.to_owned());
     }
-    open(client, &id).await?;
+    let table = open(client, &id).await?;
+    // The way out of machines without a public address, whom the gateway does not serve.
+    let transit = client.create_transit_gateway().send().await?;
+    let transit = transit.transit_gateway().and_then(|gateway| gateway.transit_gateway_id());
+    let transit = transit.context("the transit gateway has no id")?;
+    let route = client.create_route().route_table_id(table).destination_cidr_block(BEHIND).transit_gateway_id(transit);
+    route.send().await?;
     Ok(Vpc { id, subnets })
 }
 
@@ -123,8 +156,8 @@ async fn subnets(client: &Client, vpc: &str) -> Result<BTreeMap<String, String>>
     Ok(pairs.collect())
 }
 
-/// A gateway, and the main table's route to it.
-async fn open(client: &Client, vpc: &str) -> Result<()> {
+/// A gateway, and the main table's route to it. Returns the table.
+async fn open(client: &Client, vpc: &str) -> Result<String> {
     let gateway = client.create_internet_gateway().send().await?;
     let gateway = gateway.internet_gateway().and_then(|gateway| gateway.internet_gateway_id());
     let gateway = gateway.context("the gateway has no id")?;
@@ -134,7 +167,7 @@ async fn open(client: &Client, vpc: &str) -> Result<()> {
         tables.route_tables().first().and_then(|table| table.route_table_id()).context("the VPC has no routes")?;
     let route = client.create_route().route_table_id(table).destination_cidr_block("0.0.0.0/0").gateway_id(gateway);
     route.send().await?;
-    Ok(())
+    Ok(table.to_owned())
 }
 
 fn filter(name: &str, value: &str) -> Filter {
@@ -146,6 +179,9 @@ fn named(kind: ResourceType) -> TagSpecification {
     TagSpecification::builder().resource_type(kind).tags(tag).build()
 }
 
+/// The network behind the transit gateway.
+const BEHIND: &str = "10.0.0.0/8";
 /// The networks of clouds: 127.10 to 127.59, and as many for public addresses from 127.60.
 const FIRST: u8 = 10;
 const CLOUDS: u8 = 50;
+const TABLE: &str = "skyward_ec2_";

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::bootable;
-use crate::records::Phases;
+use crate::phases::Phases;
 
 /// The options of an emulated cloud.
 #[derive(Debug, Clone)]
@@ -83,7 +83,7 @@ impl CloudOptions {
         self
     }
 
-    /// Sets the phases of instances, call by call.
+    /// Sets how long the phases of instances last.
     #[must_use]
     pub fn phases(mut self, phases: Phases) -> Self {
         self.phases = phases;

@@ -6,6 +6,7 @@
 mod call;
 mod log;
 mod reply;
+mod times;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,12 +15,14 @@ use anyhow::Result;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use hyper::header::DATE;
 use hyper::http::request::Parts;
 use hyper::{Request, Response};
 
 pub use self::call::Call;
 pub use self::log::Calls;
 pub(crate) use self::reply::Reply;
+pub(crate) use self::times::Skew;
 use crate::http::{self, Abort, Body, Closed};
 use crate::rules::{End, Rules};
 use crate::shims::{self, Backend};
@@ -56,15 +59,19 @@ async fn answer(
     let body = body.collect().await.map_err(|_| Closed)?.to_bytes();
     let call = Call::read(&head.headers, &body);
     calls.add(call.clone());
+    let skew = backend.settings().skew;
     let fate = rules.take(&call);
     tokio::time::sleep(fate.delay).await;
     match fate.end {
         End::DropBefore => return Err(Closed),
         End::HangBefore => return std::future::pending().await,
         End::Error { status, code, message } => {
-            return Ok(Reply::error(&call, status, &code, &message).into_response());
+            return Ok(dated(Reply::error(&call, status, &code, &message), skew));
         }
         End::Answer | End::DropAfter | End::HangAfter => {}
+    }
+    if let Some(refusal) = times::expired(&call, &head.headers, skew.now()) {
+        return Ok(dated(refusal, skew));
     }
     // In a task of its own, so that a call takes effect even if the client does not wait for its
     // answer.
@@ -78,7 +85,16 @@ async fn answer(
         let body = rewrite(&String::from_utf8_lossy(&reply.body));
         reply = reply.with_body(body);
     }
-    Ok(reply.into_response())
+    Ok(dated(reply, skew))
+}
+
+/// The answer with the service's time.
+fn dated(reply: Reply, skew: Skew) -> Response<Body> {
+    let mut response = reply.into_response();
+    if let Some(date) = skew.date() {
+        response.headers_mut().insert(DATE, date);
+    }
+    response
 }
 
 async fn serve(backend: Arc<Backend>, call: Call, head: Parts, body: Bytes) -> Reply {

@@ -1,8 +1,11 @@
-//! What moto does not keep of instances: the phases that are still to come, and the reasons of
-//! their ends.
+//! What moto does not keep of instances: when they were launched and ended, and why.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::phases::{Phase, Phases};
 
 /// How an instance is paid for, as the capacity of a zone is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,46 +16,67 @@ pub enum Market {
     Spot,
 }
 
-/// For how many calls that describe an instance it stays in each phase.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Phases {
-    /// EC2 neither lists the instance nor finds it by its id.
-    pub hidden: u32,
-    /// Then the instance is pending, without addresses.
-    pub pending: u32,
-    /// After its end the instance is shutting down, and still uses its security groups.
-    pub ending: u32,
-}
-
 /// An instance that was launched.
 #[derive(Debug, Clone)]
 pub(crate) struct Record {
     pub(crate) instance_type: String,
     pub(crate) zone: String,
     pub(crate) market: Market,
-    pub(crate) groups: Vec<String>,
     /// The reserved capacity that it was launched in.
     pub(crate) reservation: Option<String>,
     /// The name of the placement group that it is in.
     pub(crate) placement_group: Option<String>,
+    /// When it was launched, by the clock.
+    pub(crate) launched: Duration,
     pub(crate) phases: Phases,
-    /// Code and message of the reason for its end, in place of moto's.
+    pub(crate) end: Option<End>,
+    /// Code and message of the reason why it was stopped or ended, in place of moto's.
     pub(crate) reason: Option<(String, String)>,
-    pub(crate) is_over: bool,
     /// Whether TerminateInstances is refused.
     pub(crate) is_protected: bool,
 }
 
+/// How far the end of an instance has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It shuts down.
+    Begun,
+    /// moto has terminated it, and with it what it held.
+    Final,
+}
+
 impl Record {
-    /// Whether the instance still uses its groups.
+    /// Whether EC2 does not list it yet.
+    pub(crate) fn is_hidden(&self, now: Duration) -> bool {
+        now < self.launched + self.phases.hidden
+    }
+
+    pub(crate) fn phase(&self, now: Duration) -> Phase {
+        match self.end {
+            Some(End::Final) => Phase::Terminated,
+            Some(End::Begun) => Phase::ShuttingDown,
+            None if now < self.launched + self.phases.pending => Phase::Pending,
+            None => Phase::Up,
+        }
+    }
+
+    /// Whether somebody has ended it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Whether it still has what it was launched with.
     fn holds(&self) -> bool {
-        !self.is_over || self.phases.ending > 0
+        self.end != Some(End::Final)
     }
 }
 
 /// All launched instances by their ids.
 #[derive(Debug, Default)]
-pub(crate) struct Records(Mutex<BTreeMap<String, Record>>);
+pub(crate) struct Records {
+    pub(crate) clock: Clock,
+    all: Mutex<BTreeMap<String, Record>>,
+}
 
 impl Records {
     pub(crate) fn add(&self, id: &str, record: Record) {
@@ -63,17 +87,27 @@ impl Records {
         self.lock().get(id).cloned()
     }
 
-    /// Records the end of an instance. Without a reason, moto's counts.
-    pub(crate) fn end(&self, id: &str, reason: Option<(&str, &str)>) {
-        if let Some(record) = self.lock().get_mut(id)
-            && !record.is_over
-        {
-            record.is_over = true;
-            record.reason = reason.map(|(code, message)| (code.to_owned(), message.to_owned()));
+    /// Records the end of an instance, and returns when it is terminated; none where it is unknown
+    /// or has ended before. Without a reason, its user has ended it.
+    pub(crate) fn end(&self, id: &str, reason: Option<(&str, &str)>) -> Option<Duration> {
+        let now = self.clock.now();
+        let mut records = self.lock();
+        let record = records.get_mut(id).filter(|record| !record.is_over())?;
+        let (code, message) = reason.unwrap_or(USER);
+        let terminated = now + record.phases.ending;
+        record.reason = Some((code.to_owned(), message.to_owned()));
+        record.end = Some(End::Begun);
+        Some(terminated)
+    }
+
+    /// Records that moto has terminated an instance.
+    pub(crate) fn finish(&self, id: &str) {
+        if let Some(record) = self.lock().get_mut(id) {
+            record.end = Some(End::Final);
         }
     }
 
-    /// Records a reason before moto learns of the end.
+    /// Records why an instance stops, before moto learns of it.
     pub(crate) fn explain(&self, id: &str, code: &str, message: &str) {
         if let Some(record) = self.lock().get_mut(id) {
             record.reason = Some((code.to_owned(), message.to_owned()));
@@ -87,54 +121,36 @@ impl Records {
         }
     }
 
-    /// Counts a call that describes an instance, and returns the phase that the call sees.
-    pub(crate) fn describe(&self, id: &str) -> Option<Record> {
-        let mut records = self.lock();
-        let record = records.get_mut(id)?;
-        let seen = record.clone();
-        let phases = &mut record.phases;
-        for left in [&mut phases.hidden, &mut phases.pending] {
-            if *left > 0 {
-                *left -= 1;
-                return Some(seen);
-            }
-        }
-        if seen.is_over {
-            phases.ending = phases.ending.saturating_sub(1);
-        }
-        Some(seen)
-    }
-
-    /// How many instances of a type exist, in a zone and market.
+    /// How many instances of a type take room, in a zone and market.
     pub(crate) fn alive(&self, instance_type: &str, zone: &str, market: Market) -> u32 {
-        let records = self.lock();
-        let alive = records.values().filter(|record| !record.is_over && record.market == market);
-        let alive = alive.filter(|record| record.instance_type == instance_type && record.zone == zone);
-        u32::try_from(alive.count()).unwrap_or(u32::MAX)
+        let is_one =
+            |record: &Record| record.market == market && record.instance_type == instance_type && record.zone == zone;
+        self.count(is_one)
     }
 
     /// How many instances are in reserved capacity.
     pub(crate) fn reserved(&self, reservation: &str) -> u32 {
-        let records = self.lock();
-        let alive = records.values().filter(|record| !record.is_over);
-        let within = alive.filter(|record| record.reservation.as_deref() == Some(reservation));
-        u32::try_from(within.count()).unwrap_or(u32::MAX)
-    }
-
-    /// Whether an instance still uses a security group.
-    pub(crate) fn uses(&self, group: &str) -> bool {
-        self.lock().values().any(|record| record.holds() && record.groups.iter().any(|one| one == group))
+        self.count(|record| record.reservation.as_deref() == Some(reservation))
     }
 
     /// Whether an instance is still in a placement group.
     pub(crate) fn is_placed(&self, group: &str) -> bool {
-        self.lock().values().any(|record| record.holds() && record.placement_group.as_deref() == Some(group))
+        self.count(|record| record.placement_group.as_deref() == Some(group)) > 0
+    }
+
+    /// The instances that are not terminated and of which this is so.
+    fn count(&self, is_one: impl Fn(&Record) -> bool) -> u32 {
+        let count = self.lock().values().filter(|record| record.holds() && is_one(record)).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Record>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// The reason for the end of an instance that its user has terminated.
+const USER: (&str, &str) = ("Client.UserInitiatedShutdown", "Client.UserInitiatedShutdown: User initiated shutdown");
 
 #[cfg(test)]
 mod tests {
@@ -146,12 +162,12 @@ mod tests {
             instance_type: "g5.xlarge".into(),
             zone: "a".into(),
             market: Market::Spot,
-            groups: vec!["sg-1".into()],
             reservation: Some("cr-1".into()),
             placement_group: Some("near".into()),
+            launched: records.clock.now(),
             phases,
+            end: None,
             reason: None,
-            is_over: false,
             is_protected: false,
         };
         records.add("i-1", record);
@@ -159,28 +175,38 @@ mod tests {
     }
 
     #[test]
-    fn phases_follow_each_other_call_by_call() {
-        let records = records(Phases { hidden: 1, pending: 2, ending: 1 });
-        let left = || {
-            let phases = records.describe("i-1").unwrap().phases;
-            (phases.hidden, phases.pending, phases.ending)
+    fn phases_follow_each_other_by_the_clock() {
+        let [hidden, pending, ending] = [100, 200, 300].map(Duration::from_secs);
+        let records = records(Phases { hidden, pending, ending });
+        let seen = || {
+            let (record, now) = (records.get("i-1").unwrap(), records.clock.now());
+            (record.is_hidden(now), record.phase(now))
         };
-        assert_eq!([left(), left(), left(), left()], [(1, 2, 1), (0, 2, 1), (0, 1, 1), (0, 0, 1)]);
+        assert_eq!(seen(), (true, Phase::Pending));
+        records.clock.pass(hidden);
+        assert_eq!(seen(), (false, Phase::Pending));
+        records.clock.pass(pending);
+        assert_eq!(seen(), (false, Phase::Up));
+        let terminated = records.end("i-1", None).unwrap();
+        assert!(terminated >= hidden + pending + ending, "{terminated:?}");
+        assert_eq!(records.end("i-1", None), None, "it has ended already");
+        assert_eq!(seen(), (false, Phase::ShuttingDown));
+        records.finish("i-1");
+        assert_eq!(seen(), (false, Phase::Terminated));
     }
 
     #[test]
-    fn an_instance_that_has_ended_leaves_room_and_then_its_group() {
-        let records = records(Phases { ending: 1, ..Phases::default() });
-        assert_eq!(records.alive("g5.xlarge", "a", Market::Spot), 1);
+    fn an_instance_leaves_room_when_it_is_terminated_and_no_sooner() {
+        let records = records(Phases::default());
         assert_eq!(records.alive("g5.xlarge", "a", Market::OnDemand), 0);
-        assert_eq!(records.reserved("cr-1"), 1);
         assert_eq!(records.reserved("cr-2"), 0);
+        assert!(!records.is_placed("far"));
+        let room =
+            || (records.alive("g5.xlarge", "a", Market::Spot), records.reserved("cr-1"), records.is_placed("near"));
         records.end("i-1", Some(("Server.SpotInstanceTermination", "words")));
-        assert_eq!(records.alive("g5.xlarge", "a", Market::Spot), 0);
-        assert_eq!(records.reserved("cr-1"), 0);
-        assert!(records.uses("sg-1") && !records.uses("sg-2"));
-        assert!(records.is_placed("near") && !records.is_placed("far"));
-        assert_eq!(records.describe("i-1").unwrap().reason.unwrap().0, "Server.SpotInstanceTermination");
-        assert!(!records.uses("sg-1") && !records.is_placed("near"));
+        assert_eq!(records.get("i-1").unwrap().reason.unwrap().0, "Server.SpotInstanceTermination");
+        assert_eq!(room(), (1, 1, true));
+        records.finish("i-1");
+        assert_eq!(room(), (0, 0, false));
     }
 }

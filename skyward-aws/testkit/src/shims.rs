@@ -6,13 +6,16 @@
 //! headers that are not signed.
 
 mod capacity;
+mod ends;
 mod groups;
 mod instances;
+mod interfaces;
 mod launch;
 mod pages;
 mod placement;
 mod prices;
 mod quotas;
+mod reach;
 mod spot;
 mod types;
 
@@ -29,11 +32,14 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, header};
 use tokio::sync::Notify;
 
+use crate::firewall::Firewall;
 use crate::http::{self, Body};
 use crate::hypervisor::Consoles;
 use crate::moto::{Moto, TRUSTED_KEY};
-use crate::proxy::{Call, Reply};
-use crate::records::{Market, Phases, Records};
+use crate::phases::Phases;
+use crate::policy::Policy;
+use crate::proxy::{Call, Reply, Skew};
+use crate::records::{Market, Records};
 use crate::reservation::Reservation;
 use crate::xml::Element;
 pub(crate) use placement::PlacementGroup;
@@ -55,6 +61,12 @@ pub(crate) struct Backend {
     pub(crate) terminated: Notify,
     /// Whether moto verifies signatures and policies.
     pub(crate) is_enforcing: AtomicBool,
+    /// The policy of the client, where it has one.
+    pub(crate) policy: Mutex<Option<Arc<Policy>>>,
+    /// What enforces the rules of security groups, where this host can.
+    pub(crate) firewall: Option<Arc<Firewall>>,
+    /// Held while the firewall's tables are updated from EC2's state.
+    refreshing: tokio::sync::Mutex<()>,
     settings: Mutex<Settings>,
     launches: launch::Launches,
     types: types::Types,
@@ -79,6 +91,8 @@ pub(crate) struct Settings {
     pub(crate) prices: HashMap<String, f64>,
     /// Values of quotas by code, in place of the table's.
     pub(crate) quotas: HashMap<String, f64>,
+    /// The clock of the services.
+    pub(crate) skew: Skew,
 }
 
 /// A client's call.
@@ -89,7 +103,7 @@ pub(crate) struct Original {
 }
 
 impl Backend {
-    pub(crate) fn new(moto: &Moto, region: &str, zones: Vec<String>) -> Self {
+    pub(crate) fn new(moto: &Moto, region: &str, zones: Vec<String>, firewall: Option<Arc<Firewall>>) -> Self {
         Self {
             moto: moto.address,
             log: moto.log.clone(),
@@ -100,6 +114,9 @@ impl Backend {
             changed: Notify::new(),
             terminated: Notify::new(),
             is_enforcing: AtomicBool::new(false),
+            policy: Mutex::default(),
+            firewall,
+            refreshing: tokio::sync::Mutex::default(),
             settings: Mutex::default(),
             launches: launch::Launches::default(),
             types: types::Types::default(),
@@ -108,6 +125,11 @@ impl Backend {
 
     pub(crate) fn settings(&self) -> MutexGuard<'_, Settings> {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the launch or end that is under way, and keeps others from beginning.
+    pub(crate) async fn settled(&self) -> tokio::sync::RwLockReadGuard<'_, ()> {
+        self.launches.settled().await
     }
 
     /// Forwards a call unchanged.
@@ -173,7 +195,13 @@ impl Backend {
 
 /// Answers a call of a client.
 pub(crate) async fn answer(backend: &Arc<Backend>, call: &Call, original: Original) -> Result<Reply> {
+    if let Some(refusal) = backend.forbidden(call).await? {
+        return Ok(refusal);
+    }
     let reply = dispatch(backend, call, original).await?;
+    if reply.is_success() && reach::changes(&call.action) {
+        backend.refresh().await?;
+    }
     // AWS documents: EC2 refuses calls without a permission with UnauthorizedOperation. moto
     // answers AccessDenied, as other services do.
     if reply.status == 403 && call.service == "ec2" {
@@ -191,7 +219,10 @@ async fn dispatch(backend: &Arc<Backend>, call: &Call, original: Original) -> Re
         "DescribePlacementGroups" => placement::describe(backend, call, original).await,
         "DescribeInstances" => instances::describe(backend, call, original).await,
         "DescribeInstanceStatus" => instances::status(backend, call, original).await,
-        "TerminateInstances" | "StopInstances" | "StartInstances" => instances::change(backend, call, original).await,
+        "TerminateInstances" => ends::terminate(backend, call, original).await,
+        "StopInstances" | "StartInstances" => instances::change(backend, call, original).await,
+        "DescribeNetworkInterfaces" => interfaces::describe(backend, original).await,
+        "ModifyNetworkInterfaceAttribute" => interfaces::modify(backend, call, original).await,
         "GetConsoleOutput" => instances::console(backend, call, original).await,
         "DescribeInstanceTypes" => types::describe(backend, call, original).await,
         "DescribeSpotPriceHistory" => spot::history(backend, call, original).await,

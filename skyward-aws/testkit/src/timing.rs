@@ -6,6 +6,10 @@ use std::time::Duration;
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// How long a program may take to send its arguments.
 pub(crate) const ARGUMENTS: Duration = Duration::from_secs(10);
+/// The pause before a change of the kernel's tables is tried again.
+pub(crate) const FIREWALL_AGAIN: Duration = Duration::from_millis(20);
+/// How long a connection is tried that the kernel has to drop.
+pub(crate) const FIREWALL_PROBE: Duration = Duration::from_millis(200);
 /// How long a server may take to answer one request.
 pub(crate) const HTTP_ANSWER: Duration = Duration::from_secs(60);
 /// The pause between two lists of EC2's instances, unless a change is reported before.

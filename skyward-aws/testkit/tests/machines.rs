@@ -8,18 +8,19 @@ use std::time::Duration;
 
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::types::{InstanceType, ShutdownBehavior};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
-use skyward_aws_testkit::{Cloud, CloudOptions, Instance};
+use skyward_aws_testkit::{Cloud, CloudOptions, Instance, Phases};
 use tokio::io::AsyncReadExt as _;
 
-use support::{Key, booted, client, ids, launch, spot, ssh, text, user_data, wait, with_machines};
+use support::{Key, Login, booted, client, ids, launch, open, spot, ssh, text, user_data, wait, with_machines};
 
-/// A cloud with one machine, and the keys of its user and of itself.
+/// A cloud with one machine.
 struct Scene {
     cloud: Cloud,
     client: Client,
-    own: Key,
-    host: Key,
+    login: Login,
     machine: Instance,
 }
 
@@ -27,33 +28,22 @@ impl Scene {
     async fn new(name: &str, options: CloudOptions, is_spot: bool, more: serde_json::Value) -> Self {
         let cloud = with_machines(options).await;
         let client = client(&cloud);
-        let (own, host) = (Key::new(&format!("{name}-own")), Key::new(&format!("{name}-host")));
-        let mut config = json!({
-            "ssh_deletekeys": true,
-            "ssh_keys": { "ed25519_private": host.private(), "ed25519_public": host.public() },
-            "ssh_authorized_keys": [own.public()],
-            "disable_root": true,
-            "ssh_pwauth": false,
-        });
-        for (key, value) in more.as_object().unwrap() {
+        open(&client).await;
+        let login = Login::new(name);
+        let mut config = login.config();
+        let hardened = json!({ "ssh_deletekeys": true, "disable_root": true, "ssh_pwauth": false });
+        for (key, value) in hardened.as_object().unwrap().iter().chain(more.as_object().unwrap()) {
             config[key] = value.clone();
         }
         let launch = launch(&cloud, &client).user_data(user_data(&config));
         let launch = if is_spot { launch.instance_market_options(spot()) } else { launch };
         let id = ids(launch).await.remove(0);
         let machine = booted(&cloud, &client, &id).await;
-        Self { cloud, client, own, host, machine }
+        Self { cloud, client, login, machine }
     }
 
     async fn run(&self, command: &str) -> String {
-        let output = ssh(&self.cloud, &self.machine.private, &self.own, &self.host, command).await;
-        assert!(
-            output.status.success(),
-            "{command}: {}\n{}",
-            text(&output.stderr),
-            self.cloud.console(&self.machine.id)
-        );
-        text(&output.stdout)
+        self.login.read(&self.cloud, &self.machine, command).await
     }
 
     /// What EC2 says of the instance's state and of the reason of its end.
@@ -103,14 +93,11 @@ async fn a_machine_boots_from_its_user_data_and_proves_its_host_key() {
     assert!(!std::env::temp_dir().join("kit-of-the-machine").exists());
     // Its public address is its own too, and another host key is refused.
     let public = scene.machine.public.clone().unwrap();
-    assert!(ssh(&scene.cloud, &public, &scene.own, &scene.host, "true").await.status.success());
-    let refused = ssh(&scene.cloud, &public, &scene.own, &scene.own, "true").await;
+    assert!(scene.login.ssh(&scene.cloud, &public, "true").await.status.success());
+    let refused = ssh(&scene.cloud, &public, &scene.login.own, &scene.login.own, "true").await;
     assert!(text(&refused.stderr).contains("Host key verification failed"), "{}", text(&refused.stderr));
-    let refused = ssh(&scene.cloud, &public, &scene.host, &scene.host, "true").await;
+    let refused = ssh(&scene.cloud, &public, &scene.login.host, &scene.login.host, "true").await;
     assert!(text(&refused.stderr).contains("Permission denied"), "{}", text(&refused.stderr));
-    // EC2's own look at the console.
-    let console = scene.client.get_console_output().instance_id(&scene.machine.id).send().await.unwrap();
-    assert!(!console.output().unwrap().is_empty());
     scene.client.terminate_instances().instance_ids(&scene.machine.id).send().await.unwrap();
     assert_eq!(scene.ended().await, "Client.UserInitiatedShutdown");
     assert_eq!(scene.cloud.left(None).await.unwrap(), []);
@@ -135,10 +122,10 @@ async fn a_unit_runs_is_started_again_and_powers_off() {
     wait(&scene.cloud, "the unit is active", async || scene.run("systemctl is-active kit || true").await == "active")
         .await;
     scene.run("sudo -n systemctl stop kit; ! pgrep -x sleep -u ubuntu").await;
-    let refused = ssh(&scene.cloud, &scene.machine.private, &scene.own, &scene.host, "poweroff").await;
+    let refused = scene.login.ssh(&scene.cloud, &scene.machine.private, "poweroff").await;
     assert!(text(&refused.stderr).contains("authentication required"), "{}", text(&refused.stderr));
     // The answer may get lost with the machine.
-    ssh(&scene.cloud, &scene.machine.private, &scene.own, &scene.host, "sudo -n systemctl poweroff").await;
+    scene.login.ssh(&scene.cloud, &scene.machine.private, "sudo -n systemctl poweroff").await;
     assert_eq!(scene.ended().await, "Client.InstanceInitiatedShutdown");
 }
 
@@ -152,10 +139,10 @@ async fn the_host_key_is_changed_by_a_reload() {
     let renewed = Key::new("rekey-renewed");
     std::fs::write(renewed.path().with_extension("pub"), public).unwrap();
     wait(&scene.cloud, "the new host key is there", async || {
-        ssh(&scene.cloud, &scene.machine.private, &scene.own, &renewed, "true").await.status.success()
+        ssh(&scene.cloud, &scene.machine.private, &scene.login.own, &renewed, "true").await.status.success()
     })
     .await;
-    let old = ssh(&scene.cloud, &scene.machine.private, &scene.own, &scene.host, "true").await;
+    let old = scene.login.ssh(&scene.cloud, &scene.machine.private, "true").await;
     assert!(text(&old.stderr).contains("Host key verification failed"), "{}", text(&old.stderr));
 }
 
@@ -197,7 +184,8 @@ async fn a_config_with_an_unknown_key_does_not_boot_and_says_why() {
 #[tokio::test]
 #[ignore = "needs moto, ec2 machines"]
 async fn a_machine_ends_with_its_instance_and_its_address_is_used_again() {
-    let scene = Scene::new("end", CloudOptions::new(), false, json!({})).await;
+    // EC2 may give the address to the next instance at once.
+    let scene = Scene::new("end", CloudOptions::new().phases(Phases::NONE), false, json!({})).await;
     let pid = scene.machine.pid.unwrap();
     assert!(scene.cloud.instances()[0].processes.contains(&pid));
     scene.cloud.block_ssh(&scene.machine.id, true).unwrap();
@@ -216,8 +204,31 @@ async fn a_machine_ends_with_its_instance_and_its_address_is_used_again() {
     let next = ids(launch(&scene.cloud, &scene.client)).await.remove(0);
     let next = booted(&scene.cloud, &scene.client, &next).await;
     assert_eq!(next.private, scene.machine.private);
-    let refused = ssh(&scene.cloud, &next.private, &scene.own, &scene.host, "true").await;
+    let refused = scene.login.ssh(&scene.cloud, &next.private, "true").await;
     assert!(text(&refused.stderr).contains("Host key verification failed"), "{}", text(&refused.stderr));
+}
+
+#[tokio::test]
+#[ignore = "needs moto, ec2 machines"]
+async fn the_console_is_posted_with_each_change_of_state_and_shows_more_on_request() {
+    let scene = Scene::new("console", CloudOptions::new(), false, json!({})).await;
+    let read = async |is_latest: bool| {
+        let ask = scene.client.get_console_output().instance_id(&scene.machine.id).latest(is_latest);
+        let output = ask.send().await.unwrap().output().unwrap_or_default().to_owned();
+        text(&STANDARD.decode(output).unwrap())
+    };
+    wait(&scene.cloud, "the boot is posted", async || read(false).await.contains("finished")).await;
+    let posted = read(false).await;
+    scene.run("sudo -n systemctl is-active kit || true").await;
+    let said = "systemctl is-active kit";
+    assert!(read(true).await.contains(said), "{}", read(true).await);
+    assert_eq!(read(false).await, posted, "nothing has changed its state");
+    scene.client.terminate_instances().instance_ids(&scene.machine.id).send().await.unwrap();
+    wait(&scene.cloud, "the end is posted", async || read(false).await.contains(said)).await;
+    // Nothing is posted before a boot has ended.
+    let next = ids(launch(&scene.cloud, &scene.client)).await.remove(0);
+    let early = scene.client.get_console_output().instance_id(&next).send().await.unwrap();
+    assert_eq!(early.output(), None);
 }
 
 #[tokio::test]
@@ -225,18 +236,15 @@ async fn a_machine_ends_with_its_instance_and_its_address_is_used_again() {
 async fn a_machine_that_is_not_to_be_terminated_is_stopped_and_started() {
     let cloud = with_machines(CloudOptions::new()).await;
     let client = client(&cloud);
-    let (own, host) = (Key::new("stop-own"), Key::new("stop-host"));
-    let config = json!({
-        "ssh_keys": { "ed25519_private": host.private(), "ed25519_public": host.public() },
-        "ssh_authorized_keys": [own.public()],
-    });
+    open(&client).await;
+    let login = Login::new("stop");
     let launch = launch(&cloud, &client).instance_initiated_shutdown_behavior(ShutdownBehavior::Stop);
-    let id = ids(launch.user_data(user_data(&config))).await.remove(0);
+    let id = ids(launch.user_data(user_data(&login.config()))).await.remove(0);
     let machine = booted(&cloud, &client, &id).await;
     // It counts its time from its own boot.
-    let uptime = ssh(&cloud, &machine.private, &own, &host, "cut -d. -f1 /proc/uptime").await;
+    let uptime = login.ssh(&cloud, &machine.private, "cut -d. -f1 /proc/uptime").await;
     assert!(text(&uptime.stdout).parse::<u64>().unwrap() < 60, "{}", text(&uptime.stdout));
-    ssh(&cloud, &machine.private, &own, &host, "sudo -n shutdown -P now").await;
+    login.ssh(&cloud, &machine.private, "sudo -n shutdown -P now").await;
     let state = async || cloud.states().await.unwrap()[&id].clone();
     wait(&cloud, "the instance is stopped", async || state().await == "stopped").await;
     wait(&cloud, "its machine is gone", async || cloud.instances().is_empty()).await;
@@ -249,6 +257,7 @@ async fn a_machine_that_is_not_to_be_terminated_is_stopped_and_started() {
 async fn a_system_that_does_not_come_up_runs_as_far_as_ec2_knows() {
     let cloud = with_machines(CloudOptions::new().boot_delay(Duration::from_millis(300))).await;
     let client = client(&cloud);
+    open(&client).await;
     cloud.fail_boots(1).unwrap();
     let broken = ids(launch(&cloud, &client)).await.remove(0);
     wait(&cloud, "the console says so", async || cloud.console(&broken).contains("Kernel panic")).await;
@@ -273,17 +282,14 @@ async fn a_machine_of_the_default_network_is_reached_by_its_public_address() {
     let cloud = with_machines(CloudOptions::new().cache(&folder)).await;
     cloud.default_vpc(true).await.unwrap();
     let client = client(&cloud);
-    let (own, host) = (Key::new("default-own"), Key::new("default-host"));
-    let config = json!({
-        "ssh_keys": { "ed25519_private": host.private(), "ed25519_public": host.public() },
-        "ssh_authorized_keys": [own.public()],
-    });
+    open(&client).await;
+    let login = Login::new("default");
     let run = client.run_instances().image_id(support::IMAGE).instance_type(InstanceType::M7iLarge);
-    let id = ids(run.min_count(1).max_count(1).user_data(user_data(&config))).await.remove(0);
+    let id = ids(run.min_count(1).max_count(1).user_data(user_data(&login.config()))).await.remove(0);
     let machine = booted(&cloud, &client, &id).await;
     assert!(machine.private.starts_with("172.31."), "{}", machine.private);
     let public = machine.public.unwrap();
-    let output = ssh(&cloud, &public, &own, &host, "id -u; touch ~/.cache/made; ls -d ~/.cache").await;
+    let output = login.ssh(&cloud, &public, "id -u; touch ~/.cache/made; ls -d ~/.cache").await;
     assert_eq!(text(&output.stdout), "1000\n/home/ubuntu/.cache", "{}", text(&output.stderr));
     assert!(folder.join("made").exists());
 }

@@ -110,13 +110,17 @@ async fn machines_end_with_a_program_that_is_killed() {
         .http_client(aws_smithy_http_client::Builder::new().build_http())
         .build();
     let client = aws_sdk_ec2::Client::from_conf(config);
+    support::open(&client).await;
     let subnet = program.told["subnets"].as_object().unwrap().values().next().map(text).unwrap();
     let run = client.run_instances().image_id(support::IMAGE).subnet_id(subnet).min_count(1).max_count(1);
     let run = run.instance_type(aws_sdk_ec2::types::InstanceType::M7iLarge).send().await.unwrap();
     let address = run.instances()[0].private_ip_address().unwrap().to_owned();
     let port = u16::try_from(program.told["ssh_port"].as_u64().unwrap()).unwrap();
-    wait("the machine is reached", || TcpStream::connect((address.as_str(), port)).is_ok());
+    let address = SocketAddr::new(address.parse().unwrap(), port);
+    // What no rule allows is dropped: nobody says that the machine is not there.
+    let is_reached = || TcpStream::connect_timeout(&address, Duration::from_millis(500)).is_ok();
+    wait("the machine is reached", is_reached);
     program.child.kill().unwrap();
     program.child.wait().unwrap();
-    wait("the machine has ended", || TcpStream::connect((address.as_str(), port)).is_err());
+    wait("the machine has ended", || !is_reached());
 }

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use skyward_aws::{Addressing, Aws};
-use skyward_core::pool::Pool;
+use skyward_core::error::ErrorKind;
+use skyward_core::pool::{Pool, interrupted};
 use skyward_core::provider::Provider;
 use skyward_core::spec::Budget;
 
@@ -55,7 +56,7 @@ impl Client {
     /// Waits until it has ended.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         let mut status = None;
-        until("the client has ended", || {
+        until("the client has ended", async || {
             status = self.child.try_wait().unwrap();
             status.is_some()
         })
@@ -151,11 +152,12 @@ async fn role() {
 
 /// As `docs/embedding.md` has it.
 async fn heed_ctrl_c(pool: skyward_core::pool::PoolBuilder) {
-    let mut signal = std::pin::pin!(async { tokio::signal::ctrl_c().await.unwrap() });
-    let Some(pool) = pool.start_unless(&mut signal).await.unwrap() else { return };
-    println!("\nready");
-    signal.await;
-    pool.shutdown(PATIENCE).await.unwrap();
+    let waits = async |_: &Pool| {
+        println!("\nready");
+        std::future::pending::<skyward_core::Result<()>>().await
+    };
+    let error = pool.until(interrupted()).scope(waits).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled, "{error:?}");
 }
 
 const ROLE: &str = "SKYWARD_E2E_ROLE";

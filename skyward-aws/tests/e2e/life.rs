@@ -1,6 +1,7 @@
 //! The whole life of a pool.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use indoc::indoc;
 use skyward_aws_testkit::{CloudOptions, Phases};
@@ -59,7 +60,8 @@ async fn three_nodes_are_three_machines_that_know_one_another() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs moto, ec2 machines"]
 async fn instances_that_are_listed_late_and_pending_for_long_are_waited_for() {
-    let phases = Phases { hidden: 3, pending: 3, ending: 2 };
+    let [hidden, pending, ending] = [2, 4, 3].map(Duration::from_secs);
+    let phases = Phases { hidden, pending, ending };
     let scene = Scene::of(CloudOptions::new().phases(phases)).await;
     let call = python::<u32>(SEVEN);
     let answers = scene.pool(2).scope(async |pool| call.broadcast(pool).await).await.unwrap();

@@ -138,7 +138,7 @@ async fn a_rebalance_recommendation_moves_a_node_only_where_that_is_asked_for() 
         .await;
         assert_eq!(reason, expected);
         event(&mut events, |event| matches!(event, PoolEvent::NodeReplaced { .. }).then_some(())).await;
-        until("the machine is gone that EC2 recommends to leave", || !scene.instances().contains(&first)).await;
+        until("the machine is gone that EC2 recommends to leave", async || !scene.instances().contains(&first)).await;
         let call = python::<u32>(SEVEN);
         assert_eq!(call.run(&pool).await.unwrap(), 7);
         pool.shutdown(PATIENCE).await.unwrap();
@@ -176,6 +176,6 @@ async fn a_pool_ends_before_its_budget_is_spent() {
     event(&mut events, |event| matches!(event, PoolEvent::Closed).then_some(())).await;
     let error = running.outcome().await.unwrap_err();
     assert_eq!(error.kind(), skyward_core::ErrorKind::Budget, "{error}");
-    until("all machines are gone", || scene.instances().is_empty()).await;
+    until("all machines are gone", async || scene.instances().is_empty()).await;
     scene.until_nothing_left().await;
 }

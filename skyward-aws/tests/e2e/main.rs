@@ -8,18 +8,25 @@
 #[path = "../../../skyward-core/tests/support/sshd.rs"]
 mod sshd;
 
+mod address_service;
 mod addressing;
 mod client;
 mod contract;
+mod launch;
 mod life;
 mod loss;
+mod moved;
 mod offers;
+mod once;
 mod owner;
+mod parameters;
+mod parking;
 mod placement;
 mod policy;
 mod preflight;
 mod profile;
 mod reboot;
+mod refusals;
 mod reserved;
 mod scene;
 mod signal;

@@ -15,7 +15,7 @@ async fn the_machines_of_a_killed_client_power_off_by_their_lease() {
     client.until_ready();
     assert_eq!(scene.instances().len(), 1);
     client.kill();
-    until("the machine has powered off", || scene.instances().is_empty()).await;
+    until("the machine has powered off", async || scene.instances().is_empty()).await;
     let states = scene.cloud.states().await.unwrap();
     assert!(states.values().all(|state| state == "terminated"), "{states:?}");
     // The group costs nothing; whoever reaps removes it.
@@ -30,7 +30,7 @@ async fn the_budget_of_a_killed_client_holds_although_its_lease_is_long() {
     let mut client = Client::start(&scene, "budget");
     client.until_ready();
     client.kill();
-    until("the machine has powered off", || scene.instances().is_empty()).await;
+    until("the machine has powered off", async || scene.instances().is_empty()).await;
     client.reap(&scene);
     scene.assert_nothing_left().await;
 }
@@ -41,7 +41,7 @@ async fn what_a_client_launched_that_was_killed_before_its_answer_came_is_found_
     let scene = Scene::new().await;
     scene.cloud.rules().add(Rule::hang_after("RunInstances").when(|call| !call.is_dry_run()));
     let mut client = Client::start(&scene, "launch");
-    until("the instance is there", || scene.instances().len() == 1).await;
+    until("the instance is there", async || scene.instances().len() == 1).await;
     client.kill();
     scene.cloud.rules().clear();
     assert_eq!(client.reap(&scene), "ended 1");

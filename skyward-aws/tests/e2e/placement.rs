@@ -1,6 +1,5 @@
 //! Machines that are near each other.
 
-use skyward_aws_testkit::{CloudOptions, Phases};
 use skyward_core::pool::Pool;
 
 use crate::scene::{PATIENCE, SEVEN, Scene, limits, python, until};
@@ -8,8 +7,7 @@ use crate::scene::{PATIENCE, SEVEN, Scene, limits, python, until};
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs moto, ec2 machines"]
 async fn machines_are_in_a_placement_group_that_goes_after_them() {
-    let phases = Phases { ending: 2, ..Phases::default() };
-    let scene = Scene::of(CloudOptions::new().phases(phases)).await;
+    let scene = Scene::new().await;
     let environment = scene.cloud.enforce(include_str!("../../../docs/aws-policy.json")).await.unwrap();
     let (id, key) = (&environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"].as_str());
     let aws = scene.without_credentials().credentials(id, key, None).placement_group(true);
@@ -27,7 +25,7 @@ async fn machines_are_in_a_placement_group_that_goes_after_them() {
     assert!(group.tags.contains(&("skyward:pool".to_owned(), pool.id().to_string())), "{group}");
     pool.shutdown(PATIENCE).await.unwrap();
     // What is not paid for any more is not waited for: the groups go a while later.
-    let is_removed = || scene.cloud.calls().count("DeletePlacementGroup") > 0;
+    let is_removed = async || scene.cloud.calls().count("DeletePlacementGroup") > 0;
     until("the placement group is removed", is_removed).await;
     let actions = scene.cloud.calls().actions();
     let ended = actions.iter().rposition(|action| action == "TerminateInstances");

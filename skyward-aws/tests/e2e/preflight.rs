@@ -1,6 +1,9 @@
 //! What is wrong before anything is launched.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
 use skyward_aws::{Addressing, Aws};
 use skyward_aws_testkit::Rule;
@@ -79,6 +82,40 @@ fn without_credentials_or_region_it_is_said_where_they_were_looked_for() {
         let output = child.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(words.iter().all(|word| text.contains(word)), "{text}");
+    }
+}
+
+/// The host's name belongs to nobody, so only a proxy can be asked for it.
+#[test]
+fn aws_is_called_through_the_proxy_that_the_environment_names_except_for_hosts_without_it() {
+    for (without, is_asked) in [("", true), ("other.invalid,aws.skyward.invalid", false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxy = listener.local_addr().unwrap();
+        // It lets nothing through. The thread ends with the process.
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let mut request = [0; 4096];
+                let length = stream.read(&mut request).unwrap_or(0);
+                heard.lock().unwrap().push(String::from_utf8_lossy(&request[..length]).to_lowercase());
+                let _ = stream.write_all(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n");
+            }
+        });
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["preflight::client", "--exact", "--ignored", "--nocapture"]);
+        child.env("AWS_REGION", "eu-west-1").env("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE").env("AWS_SECRET_ACCESS_KEY", "s");
+        child.env("AWS_ENDPOINT_URL", "https://aws.skyward.invalid");
+        child.env("HTTPS_PROXY", format!("http://ada:secret@{proxy}")).env("NO_PROXY", without);
+        let output = child.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("GetCallerIdentity") && !text.contains("secret"), "{text}");
+        let asked = asked.lock().unwrap().clone();
+        assert_eq!(!asked.is_empty(), is_asked, "{asked:?}: {text}");
+        let is_right = |request: &String| {
+            request.starts_with("connect aws.skyward.invalid:443 ") && request.contains("proxy-authorization: basic ")
+        };
+        assert!(asked.iter().all(is_right), "{asked:?}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use skyward_aws::Aws;
-use skyward_aws_testkit::{CloudOptions, Reservation, Rule};
+use skyward_aws_testkit::{CloudOptions, Phases, Reservation, Rule};
 use skyward_core::error::Refusal;
 use skyward_core::ids::{LaunchId, MachineId, MachineNumber};
 use skyward_core::pool::{Pool, PoolBuilder};
@@ -27,7 +27,8 @@ fn pool(aws: Aws) -> PoolBuilder {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs moto, ec2 machines"]
 async fn a_pool_in_a_reservation_is_of_its_type_and_in_its_zone_and_takes_no_more_than_is_left() {
-    let scene = Scene::new().await;
+    // Instances that end would take room in it for a while.
+    let scene = Scene::of(CloudOptions::new().phases(Phases::NONE)).await;
     let zone = zone(&scene);
     scene.cloud.set_reservations([Reservation::new(ID, "c7a.large", &zone, 3)]);
     scene.cloud.set_price("c7a.large", 0.5);

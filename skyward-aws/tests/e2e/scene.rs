@@ -7,8 +7,11 @@ use skyward_aws::{Addressing, Aws};
 use skyward_aws_testkit::{Call, Cloud, CloudOptions, Left};
 use skyward_core::compute::PendingCompute;
 use skyward_core::event::{EventItem, Events, PoolEvent};
+use skyward_core::ids::{MachineId, PoolId};
 use skyward_core::payload::{Output, Payload};
 use skyward_core::pool::{Pool, PoolBuilder};
+use skyward_core::provider::{Machine, Place, Provider};
+use skyward_core::remote::Remote;
 use skyward_core::spec::Limits;
 use tokio::time::{Instant, sleep};
 
@@ -68,6 +71,22 @@ impl Scene {
         assert!(left.is_empty(), "{left:?}");
     }
 
+    /// Ends the machines of a pool that a test launched by itself, and then the test.
+    #[track_caller]
+    pub(crate) fn end(self, aws: &Aws, pool: &PoolId) -> impl Future<Output = ()> {
+        let caller = std::panic::Location::caller();
+        async move {
+            let machines = aws.list(pool).await.unwrap();
+            let ids: Vec<MachineId> = machines.into_iter().map(|machine| machine.id).collect();
+            for ended in aws.terminate(&ids).await {
+                ended.unwrap_or_else(|error| panic!("{caller}: {error:?}"));
+            }
+            until("the machines are gone", async || self.instances().is_empty()).await;
+            torn_down(aws, pool).await;
+            self.assert_nothing_left().await;
+        }
+    }
+
     /// Waits until nothing is left: what ends without anybody who waits for it.
     #[track_caller]
     pub(crate) fn until_nothing_left(self) -> impl Future<Output = ()> {
@@ -82,6 +101,36 @@ impl Scene {
                 assert!(Instant::now() < end, "{caller}: {left:?}");
                 sleep(PAUSE).await;
             }
+        }
+    }
+}
+
+/// Waits until a machine is reached.
+pub(crate) async fn reached(aws: &Aws, machine: &Machine) -> (Place, Box<dyn Remote>) {
+    let reached = async {
+        loop {
+            let report = aws.inspect(std::slice::from_ref(&machine.id)).await.unwrap().remove(0);
+            if let Some(place) = report.place {
+                match aws.connect(machine, &place).await {
+                    Ok(remote) => return (place, remote),
+                    Err(error) => assert!(error.is_temporary(), "{error:?}"),
+                }
+            }
+            sleep(PAUSE).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, reached).await.expect("the machine is reached")
+}
+
+/// Tears a pool down as a client does: instances that end use what they shared for a while.
+#[track_caller]
+pub(crate) fn torn_down(aws: &Aws, pool: &PoolId) -> impl Future<Output = ()> {
+    let caller = std::panic::Location::caller();
+    async move {
+        let end = Instant::now() + PATIENCE;
+        while let Err(error) = aws.teardown(pool).await {
+            assert!(error.is_temporary() && Instant::now() < end, "{caller}: {error:?}");
+            sleep(PAUSE).await;
         }
     }
 }
@@ -119,11 +168,11 @@ pub(crate) fn made(scene: &Scene, action: &str) -> usize {
 
 /// Waits until this is so.
 #[track_caller]
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) -> impl Future<Output = ()> {
+pub(crate) fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) -> impl Future<Output = ()> {
     let caller = std::panic::Location::caller();
     async move {
         let end = Instant::now() + PATIENCE;
-        while !holds() {
+        while !holds().await {
             assert!(Instant::now() < end, "{caller}: it never came that {what}");
             sleep(PAUSE).await;
         }
@@ -146,4 +195,4 @@ pub(crate) async fn event<T>(events: &mut Events, wanted: impl Fn(&PoolEvent) ->
 }
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(100);

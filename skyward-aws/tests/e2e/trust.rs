@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::sync::Mutex;
 
 use base64::Engine as _;
-use skyward_aws_testkit::Rule;
+use skyward_aws_testkit::{CloudOptions, Phases, Rule};
 use skyward_core::error::ErrorKind;
 use skyward_core::event::PoolEvent;
 
@@ -39,7 +39,7 @@ def f():
 }
 
 /// What a launch gives its instances, as they read it.
-fn user_data(packed: &str) -> String {
+pub(crate) fn user_data(packed: &str) -> String {
     let packed = base64::engine::general_purpose::STANDARD.decode(packed).unwrap();
     let mut text = String::new();
     flate2::read::GzDecoder::new(packed.as_slice()).read_to_string(&mut text).unwrap();
@@ -89,7 +89,7 @@ async fn a_machine_with_another_key_at_the_address_is_refused_before_the_client_
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs moto, ec2 machines"]
 async fn an_address_that_another_instance_has_got_is_that_instances() {
-    let scene = Scene::new().await;
+    let scene = Scene::of(CloudOptions::new().phases(Phases::NONE)).await;
     let call = python::<u32>(SEVEN);
     let pool = scene.pool(1).start().await.unwrap();
     let mut events = pool.events();

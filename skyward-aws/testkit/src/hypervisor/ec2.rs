@@ -86,11 +86,6 @@ impl Ec2 {
         Ok(behaviour == Some("terminate"))
     }
 
-    pub(crate) async fn terminate(&self, id: &str) -> Result<()> {
-        let call = self.client.terminate_instances().instance_ids(id).send().await;
-        call.map(drop).with_context(|| format!("cannot terminate {id}"))
-    }
-
     pub(crate) async fn stop(&self, id: &str) -> Result<()> {
         let call = self.client.stop_instances().instance_ids(id).send().await;
         call.map(drop).with_context(|| format!("cannot stop {id}"))

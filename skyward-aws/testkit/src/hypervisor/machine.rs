@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Signal, kill_process};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::process::Child;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, sleep};
@@ -21,6 +22,7 @@ use super::services::Services;
 use super::steps::{self, Step};
 use super::user_data::CloudConfig;
 use super::{control, sshd};
+use crate::firewall::Firewall;
 use crate::guard;
 use crate::http::Abort;
 use crate::timing::{SSH_SERVER, SSH_SERVER_POLL};
@@ -49,6 +51,7 @@ pub(crate) struct Rack {
     pub(crate) ssh_port: u16,
     pub(crate) boot_delay: Duration,
     pub(crate) gpus: u32,
+    pub(crate) firewall: Option<Arc<Firewall>>,
     /// The channel on which a machine reports that it was powered off from within.
     pub(crate) powered_off: UnboundedSender<String>,
 }
@@ -98,11 +101,13 @@ impl Machine {
             if fails {
                 own.console
                     .write("kernel", "Kernel panic - not syncing: VFS: Unable to mount root fs, as the test asked");
+                own.console.post();
                 return;
             }
             if let Err(error) = own.come_up().await {
                 own.console.write("cloud-init", format!("ERROR: the boot failed: {error:#}"));
             }
+            own.console.post();
         });
         machine.life().boot = Some(Abort(boot));
         machine
@@ -127,7 +132,13 @@ impl Machine {
             control: &format!("{}/{}", control.ip(), control.port()),
             gpus: self.rack.gpus,
         };
-        let namespace = Namespace::start(&root).await?;
+        let group = match &self.rack.firewall {
+            Some(firewall) => {
+                Some(firewall.admit(&facts.id, v4(&facts.private), facts.public.as_deref().and_then(v4)).await?)
+            }
+            None => None,
+        };
+        let namespace = Namespace::start(&root, group).await?;
         let environment = vec![
             ("PATH".to_owned(), PATH.to_owned()),
             ("AWS_EC2_METADATA_SERVICE_ENDPOINT".to_owned(), format!("http://{}", metadata.address)),
@@ -206,7 +217,7 @@ impl Machine {
             }
             let mut is_open = true;
             for address in &addresses {
-                is_open &= TcpStream::connect((*address, self.rack.ssh_port)).await.is_ok();
+                is_open &= connect_to_itself(*address, self.rack.ssh_port).await.is_ok();
             }
             // Another server on the address would answer too, while this one ends.
             sleep(SSH_SERVER_POLL).await;
@@ -286,7 +297,9 @@ impl Machine {
         services.namespace.kill();
         services.namespace.gone().await;
         self.life().sshd = None;
-        self.come_up().await
+        let up = self.come_up().await;
+        self.console.post();
+        up
     }
 
     /// Ends the machine at once, with all that runs on it.
@@ -294,6 +307,7 @@ impl Machine {
         let mut life = self.life();
         if !life.is_over {
             life.is_over = true;
+            self.console.post();
             life.boot = None;
             life.control = None;
             life.metadata = None;
@@ -311,6 +325,11 @@ impl Machine {
             services.namespace.gone().await;
         }
         self.life().sshd = None;
+        if let Some(firewall) = &self.rack.firewall
+            && let Err(error) = firewall.dismiss(&self.facts.id).await
+        {
+            self.console.write("hypervisor", format!("{error:#}"));
+        }
         let folder = self.folder();
         let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(folder)).await;
     }
@@ -335,6 +354,18 @@ impl Machine {
     fn life(&self) -> MutexGuard<'_, Life> {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// An address of loopback in its fourth version.
+fn v4(address: &str) -> Option<Ipv4Addr> {
+    address.parse().ok().filter(Ipv4Addr::is_loopback)
+}
+
+/// Connects to an address of a machine as the machine itself, whom no firewall keeps out.
+async fn connect_to_itself(address: IpAddr, port: u16) -> std::io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.bind((address, 0).into())?;
+    socket.connect((address, port).into()).await
 }
 
 /// The names of the processes of OpenSSH's server; a newer one has one for each session.

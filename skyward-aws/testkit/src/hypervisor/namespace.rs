@@ -2,18 +2,20 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::timing::{NAMESPACE, NAMESPACE_POLL};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
+
+use crate::firewall;
+use crate::timing::{NAMESPACE, NAMESPACE_POLL};
 
 /// The namespaces of a machine with their first process. Dropping this ends all processes in them.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub(crate) struct Namespace {
     /// The processes of the host that entered the namespaces; each waits for the program that it
     /// started there.
     entered: Mutex<HashSet<Pid>>,
+    /// The control group of its processes.
+    group: Option<PathBuf>,
 }
 
 /// What its root is made of.
@@ -48,11 +52,11 @@ pub(crate) struct Process {
 
 impl Namespace {
     /// Makes the namespaces, and waits until the root is there.
-    pub(crate) async fn start(root: &Root<'_>) -> Result<Self> {
+    pub(crate) async fn start(root: &Root<'_>, group: Option<PathBuf>) -> Result<Self> {
         let gpus = root.gpus.to_string();
         // A machine counts its time from its own boot.
         let boot = format!("-{}", next_second().await?);
-        let mut child = Command::new("setpriv")
+        let mut child = Command::from(firewall::enter(group.as_deref(), "setpriv"))
             // The machine ends with the thread that starts it, so that nothing is left when the
             // test is killed.
             .args(["--pdeathsig", "KILL", "--", "unshare", "--mount", "--pid", "--uts", "--time", "--fork"])
@@ -81,7 +85,7 @@ impl Namespace {
             let _ = child.wait().await;
             let _ = sender.send(true);
         });
-        Ok(Self { init, gone, entered: Mutex::default() })
+        Ok(Self { init, gone, entered: Mutex::default(), group })
     }
 
     /// The id of its first process on the host.
@@ -91,7 +95,7 @@ impl Namespace {
 
     /// A command that runs in it as root, with nothing of the host's environment.
     pub(crate) fn command<S: AsRef<std::ffi::OsStr>>(&self, program: impl IntoIterator<Item = S>) -> Command {
-        let mut command = Command::new("nsenter");
+        let mut command = Command::from(firewall::enter(self.group.as_deref(), "nsenter"));
         command.args([
             "--target",
             &self.id().to_string(),

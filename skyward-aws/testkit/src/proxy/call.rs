@@ -56,6 +56,11 @@ impl Call {
         names.map(|(number, name)| (name, self.list(&format!("Filter.{number}.Value")))).collect()
     }
 
+    /// Whether the call is one in JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.parameters.is_empty() && !self.body.is_empty()
+    }
+
     /// Whether the call is a dry run.
     pub fn is_dry_run(&self) -> bool {
         self.get("DryRun") == "true"

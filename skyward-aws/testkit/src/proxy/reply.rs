@@ -37,7 +37,7 @@ impl Reply {
 
     /// An error, in the form of the service that was called.
     pub(crate) fn error(call: &Call, status: u16, code: &str, message: &str) -> Self {
-        if call.parameters.is_empty() && !call.body.is_empty() {
+        if call.is_json() {
             return Self::json(status, &serde_json::json!({ "__type": code, "message": message }));
         }
         let error = Element::new("Error").with([Element::leaf("Code", code), Element::leaf("Message", message)]);

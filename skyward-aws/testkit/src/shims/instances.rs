@@ -5,24 +5,20 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::{Backend, Original, launch, pages};
+use crate::phases::Phase;
 use crate::proxy::{Call, Reply};
 use crate::records::Record;
 use crate::xml::Element;
 
 /// AWS documents: a launched instance may not be found at first; then it is pending and has no
-/// public address; then it runs. EC2 lists a terminated instance for about an hour, without
-/// addresses and with the reason of its end. In moto an instance runs at once and keeps its
-/// addresses, and the reason is always the user.
+/// public address; then it runs; after its end it shuts down, and is terminated then. EC2 lists a
+/// terminated instance for about an hour, without addresses and with the reason of its end. In moto
+/// an instance runs at once and keeps its addresses, and the reason is always the user.
 pub(crate) async fn describe(backend: &Backend, call: &Call, original: Original) -> Result<Reply> {
-    let _settled = backend.launches.settled().await;
-    let is_first_page = call.get("NextToken").is_empty();
-    let seen = |id: &str| if is_first_page { backend.records.describe(id) } else { backend.records.get(id) };
-    let named = call.list("InstanceId");
-    let hidden = |id: &&str| backend.records.get(id).is_some_and(|record| record.phases.hidden > 0);
-    if let Some(missing) = named.iter().copied().find(|id| hidden(id)) {
-        for id in &named {
-            seen(id);
-        }
+    let _settled = backend.settled().await;
+    let now = backend.records.clock.now();
+    let is_hidden = |id: &str| backend.records.get(id).is_some_and(|record| record.is_hidden(now));
+    if let Some(missing) = call.list("InstanceId").into_iter().find(|id| is_hidden(id)) {
         return Ok(not_found(call, missing));
     }
     let reply = backend.forward_with(original, &[(STATES, "1".to_owned())]).await?;
@@ -34,10 +30,11 @@ pub(crate) async fn describe(backend: &Backend, call: &Call, original: Original)
         for reservation in &mut reservations.children {
             let Some(set) = reservation.child_mut("instancesSet") else { continue };
             set.children.retain_mut(|instance| {
-                let record = seen(instance.at(&["instanceId"]));
-                let is_listed = record.as_ref().is_none_or(|record| record.phases.hidden == 0);
-                show(instance, record.as_ref());
-                is_listed && has_asked_state(call, instance)
+                let id = instance.at(&["instanceId"]).to_owned();
+                if let Some(record) = backend.records.get(&id) {
+                    show(instance, &record, record.phase(now));
+                }
+                !is_hidden(&id) && has_asked_state(call, instance)
             });
         }
         reservations.children.retain(|reservation| reservation.items("instancesSet").next().is_some());
@@ -50,8 +47,10 @@ pub(crate) async fn describe(backend: &Backend, call: &Call, original: Original)
 
 /// The same for DescribeInstanceStatus, which lists running instances, and others only on request.
 pub(crate) async fn status(backend: &Backend, call: &Call, original: Original) -> Result<Reply> {
-    let phases = |id: &str| backend.records.get(id).map(|record| record.phases).unwrap_or_default();
-    if let Some(missing) = call.list("InstanceId").into_iter().find(|id| phases(id).hidden > 0) {
+    let _settled = backend.settled().await;
+    let now = backend.records.clock.now();
+    let is_hidden = |id: &str| backend.records.get(id).is_some_and(|record| record.is_hidden(now));
+    if let Some(missing) = call.list("InstanceId").into_iter().find(|id| is_hidden(id)) {
         return Ok(not_found(call, missing));
     }
     let reply = backend.forward(original).await?;
@@ -62,80 +61,60 @@ pub(crate) async fn status(backend: &Backend, call: &Call, original: Original) -
     reply.edit(|root| {
         let Some(set) = root.child_mut("instanceStatusSet") else { return };
         set.children.retain_mut(|status| {
-            let phases = phases(status.at(&["instanceId"]));
-            if phases.pending > 0 {
-                status.put(state("instanceState", 0, "pending"));
+            let id = status.at(&["instanceId"]).to_owned();
+            let phase = backend.records.get(&id).map_or(Phase::Up, |record| record.phase(now));
+            if let Some(state) = state("instanceState", phase) {
+                status.put(state);
             }
-            phases.hidden == 0 && (wants_all || phases.pending == 0)
+            !is_hidden(&id) && (wants_all || phase == Phase::Up)
         });
     })
 }
 
-/// TerminateInstances and similar calls. The hypervisor looks for changes at once.
+/// StopInstances and StartInstances. The hypervisor looks for changes at once.
+///
+/// AWS documents: an instance that shuts down or is terminated can be neither stopped nor started.
 pub(crate) async fn change(backend: &Backend, call: &Call, original: Original) -> Result<Reply> {
-    let _settled = backend.launches.settled().await;
-    let ids = call.list("InstanceId");
-    let is_end = call.action == "TerminateInstances" && !call.is_dry_run();
-    if is_end && let Some(refusal) = protected(backend, call, &ids).await? {
-        return Ok(refusal);
+    drop(backend.settled().await);
+    let is_over = |id: &str| backend.records.get(id).is_some_and(|record| record.is_over());
+    if let Some(over) = call.list("InstanceId").into_iter().find(|id| is_over(id)).filter(|_| !call.is_dry_run()) {
+        let message = format!("The instance '{over}' is not in a state from which it can be stopped or started.");
+        return Ok(Reply::error(call, 400, "IncorrectInstanceState", &message));
     }
     let reply = backend.forward(original).await?;
     if reply.is_success() && !call.is_dry_run() {
-        if is_end {
-            ids.into_iter().for_each(|id| backend.records.end(id, None));
-            backend.terminated.notify_one();
-        }
         backend.changed.notify_one();
     }
     Ok(reply)
 }
 
-/// AWS documents: TerminateInstances fails if one of its instances is protected. The other
-/// instances in that zone stay, and those in zones without a protected one end all the same. moto
-/// ends those that the call names before it.
-async fn protected(backend: &Backend, call: &Call, ids: &[&str]) -> Result<Option<Reply>> {
-    let records: Vec<(&str, Record)> = ids.iter().filter_map(|id| Some((*id, backend.records.get(id)?))).collect();
-    let kept: Vec<&(&str, Record)> =
-        records.iter().filter(|(_, record)| record.is_protected && !record.is_over).collect();
-    let Some((first, _)) = kept.first() else { return Ok(None) };
-    let ends = |record: &Record| kept.iter().all(|(_, kept)| kept.zone != record.zone);
-    for (id, _) in records.iter().filter(|(_, record)| ends(record)) {
-        backend.records.end(id, None);
-        backend.ask("ec2", "TerminateInstances", &[("InstanceId.1", id)]).await?;
-    }
-    backend.terminated.notify_one();
-    let message = format!(
-        "The instance '{first}' may not be terminated. Modify its 'disableApiTermination' instance attribute and try \
-         again."
-    );
-    Ok(Some(Reply::error(call, 400, "OperationNotPermitted", &message)))
-}
-
-/// AWS documents: returns the output of the serial console, in base64. moto returns the same text
-/// for all instances.
+/// AWS documents: returns what was posted of the serial console shortly after the instance started,
+/// stopped, rebooted or terminated, in base64; or with `Latest` what it says now. Only types of the
+/// Nitro system know `Latest`, which are all that this EC2 offers
+/// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_GetConsoleOutput.html>). moto returns
+/// the same text for all instances.
 pub(crate) async fn console(backend: &Backend, call: &Call, original: Original) -> Result<Reply> {
     let reply = backend.forward(original).await?;
+    if !reply.is_success() {
+        return Ok(reply);
+    }
     let id = call.get("InstanceId");
-    let Some(output) = backend.consoles.read(id).filter(|_| reply.is_success()) else { return Ok(reply) };
-    let output = Element::leaf("output", STANDARD.encode(output));
-    let time = Element::leaf("timestamp", super::prices::now());
-    Ok(Reply::xml(&Element::answer("GetConsoleOutput").with([Element::leaf("instanceId", id), time, output])))
+    let consoles = &backend.consoles;
+    let output = if call.get("Latest") == "true" { consoles.read(id) } else { consoles.posted(id) };
+    let output = output.map(|output| Element::leaf("output", STANDARD.encode(output)));
+    let told = [Element::leaf("instanceId", id), Element::leaf("timestamp", super::prices::now())];
+    Ok(Reply::xml(&Element::answer("GetConsoleOutput").with(told.into_iter().chain(output))))
 }
 
 /// Attributes that moto does not have.
-fn show(instance: &mut Element, record: Option<&Record>) {
-    let Some(record) = record else { return };
-    let is_terminated = instance.at(&["instanceState", "name"]) == "terminated";
-    if record.phases.pending > 0 && !is_terminated {
-        instance.put(state("instanceState", 0, "pending"));
-        hide_addresses(instance);
+fn show(instance: &mut Element, record: &Record, phase: Phase) {
+    if let Some(state) = state("instanceState", phase) {
+        instance.put(state);
     }
-    if is_terminated {
-        if record.phases.ending > 0 {
-            instance.put(state("instanceState", 32, "shutting-down"));
-        } else {
-            hide_addresses(instance);
-        }
+    match phase {
+        Phase::Pending => launch::hide_public(instance),
+        Phase::Terminated => hide_addresses(instance),
+        Phase::Up | Phase::ShuttingDown => {}
     }
     if instance.at(&["stateReason", "code"]).is_empty() {
         instance.take("stateReason");
@@ -165,8 +144,15 @@ fn has_asked_state(call: &Call, instance: &Element) -> bool {
     })
 }
 
-fn state(name: &str, code: u8, word: &str) -> Element {
-    Element::new(name).with([Element::leaf("code", code.to_string()), Element::leaf("name", word)])
+/// An element with the state of a phase; none where moto's is right.
+pub(crate) fn state(element: &str, phase: Phase) -> Option<Element> {
+    let (code, word) = match phase {
+        Phase::Pending => ("0", "pending"),
+        Phase::Up => return None,
+        Phase::ShuttingDown => ("32", "shutting-down"),
+        Phase::Terminated => ("48", "terminated"),
+    };
+    Some(Element::new(element).with([Element::leaf("code", code), Element::leaf("name", word)]))
 }
 
 fn not_found(call: &Call, id: &str) -> Reply {

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 
+use super::instances::state;
 use super::{Backend, Original, capacity, placement};
+use crate::phases::Phase;
 use crate::proxy::{Call, Reply};
 use crate::records::{Market, Record};
 use crate::xml::Element;
@@ -25,6 +27,11 @@ impl Launches {
     pub(crate) async fn settled(&self) -> tokio::sync::RwLockReadGuard<'_, ()> {
         self.room.read().await
     }
+
+    /// Waits for all calls that look at instances, and keeps others from beginning.
+    pub(crate) async fn alone(&self) -> tokio::sync::RwLockWriteGuard<'_, ()> {
+        self.room.write().await
+    }
 }
 
 /// A launch that has succeeded, by its client token.
@@ -37,7 +44,7 @@ struct Launch {
 /// AWS documents: a client token makes RunInstances idempotent. A second call with the token
 /// returns the same instances, and one with other parameters fails. moto stores the token, and
 /// launches again.
-pub(crate) async fn run(backend: &Backend, call: &Call, original: Original) -> Result<Reply> {
+pub(crate) async fn run(backend: &Arc<Backend>, call: &Call, original: Original) -> Result<Reply> {
     let token = call.get("ClientToken");
     if token.is_empty() || call.is_dry_run() {
         return fit(backend, call, original).await;
@@ -65,7 +72,7 @@ pub(crate) async fn run(backend: &Backend, call: &Call, original: Original) -> R
 
 /// AWS documents: RunInstances launches as many instances as have room, at most MaxCount, and none
 /// if there is room for fewer than MinCount. moto launches MinCount, and has unlimited capacity.
-async fn fit(backend: &Backend, call: &Call, original: Original) -> Result<Reply> {
+async fn fit(backend: &Arc<Backend>, call: &Call, original: Original) -> Result<Reply> {
     if call.is_dry_run() {
         let reply = backend.forward(original).await?;
         return Ok(unknown_profile(call, &reply).unwrap_or(reply));
@@ -83,7 +90,7 @@ async fn fit(backend: &Backend, call: &Call, original: Original) -> Result<Reply
     };
     let kind = call.get("InstanceType");
     let zone = zone(backend, call).await?;
-    let _room = backend.launches.room.write().await;
+    let _room = backend.launches.alone().await;
     if let Some(refusal) = placement::missing(backend, call) {
         return Ok(refusal);
     }
@@ -108,10 +115,10 @@ async fn fit(backend: &Backend, call: &Call, original: Original) -> Result<Reply
         return Ok(unknown_profile(call, &reply).unwrap_or(reply));
     }
     let phases = backend.settings().phases;
+    let launched_at = backend.records.clock.now();
     let reply = reply.edit(|root| {
         let Some(set) = root.child_mut("instancesSet") else { return };
         for instance in &mut set.children {
-            let groups = instance.items("groupSet").map(|group| group.at(&["groupId"]).to_owned()).collect();
             let (instance_type, zone) = (kind.to_owned(), zone.clone());
             let reservation = reserved.as_ref().map(|(reservation, _)| reservation.id.clone());
             let placement_group = Some(call.get("Placement.GroupName").to_owned()).filter(|name| !name.is_empty());
@@ -119,19 +126,27 @@ async fn fit(backend: &Backend, call: &Call, original: Original) -> Result<Reply
                 instance_type,
                 zone,
                 market,
-                groups,
                 reservation,
                 placement_group,
+                launched: launched_at,
                 phases,
+                end: None,
                 reason: None,
-                is_over: false,
                 is_protected: false,
             };
             backend.records.add(instance.at(&["instanceId"]), record);
+            if let Some(state) = state("instanceState", Phase::Pending) {
+                instance.put(state);
+            }
             hide_public(instance);
         }
     })?;
-    backend.changed.notify_one();
+    let own = Arc::clone(backend);
+    tokio::spawn(async move {
+        // The hypervisor boots what runs.
+        own.records.clock.until(launched_at + phases.pending).await;
+        own.changed.notify_one();
+    });
     Ok(reply)
 }
 
@@ -153,11 +168,14 @@ pub(crate) fn hide_public(instance: &mut Element) {
     instance.take("ipAddress");
     instance.put(Element::new("dnsName"));
     let interfaces = instance.child_mut("networkInterfaceSet").into_iter().flat_map(|set| &mut set.children);
-    for interface in interfaces {
-        interface.take("association");
-        for address in interface.child_mut("privateIpAddressesSet").into_iter().flat_map(|set| &mut set.children) {
-            address.take("association");
-        }
+    interfaces.for_each(dissociate);
+}
+
+/// Removes the public addresses of an interface.
+pub(crate) fn dissociate(interface: &mut Element) {
+    interface.take("association");
+    for address in interface.child_mut("privateIpAddressesSet").into_iter().flat_map(|set| &mut set.children) {
+        address.take("association");
     }
 }
 

@@ -8,25 +8,25 @@ use std::process::Output;
 use std::time::{Duration, Instant};
 
 use aws_sdk_ec2::Client;
-use aws_sdk_ec2::client::Waiters as _;
 use aws_sdk_ec2::config::retry::RetryConfig;
 use aws_sdk_ec2::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_ec2::error::ProvideErrorMetadata;
 use aws_sdk_ec2::operation::run_instances::builders::RunInstancesFluentBuilder;
 use aws_sdk_ec2::types::{
-    InstanceInterruptionBehavior, InstanceMarketOptionsRequest, InstanceNetworkInterfaceSpecification, InstanceType,
-    MarketType, ShutdownBehavior, SpotMarketOptions,
+    Filter, InstanceInterruptionBehavior, InstanceMarketOptionsRequest, InstanceNetworkInterfaceSpecification,
+    InstanceStateName, InstanceType, IpPermission, IpRange, MarketType, ShutdownBehavior, SpotMarketOptions,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use skyward_aws_testkit::{Cloud, CloudOptions};
+use skyward_aws_testkit::{Cloud, CloudOptions, Instance, Phases};
 
 /// The newest image of Ubuntu for x86_64.
 pub(crate) const IMAGE: &str = "ami-0a240400000000002";
 
-/// A cloud without machines.
+/// A cloud without machines, which lists at once what was launched.
 pub(crate) async fn calls_only() -> Cloud {
-    with_machines(CloudOptions::new().without_machines()).await
+    let phases = Phases { hidden: Duration::ZERO, ..Phases::default() };
+    with_machines(CloudOptions::new().without_machines().phases(phases)).await
 }
 
 /// A cloud with machines.
@@ -132,6 +132,38 @@ impl Drop for Key {
     }
 }
 
+/// The keys of a machine's user, and of the machine.
+pub(crate) struct Login {
+    pub(crate) own: Key,
+    pub(crate) host: Key,
+}
+
+impl Login {
+    pub(crate) fn new(name: &str) -> Self {
+        Self { own: Key::new(&format!("{name}-own")), host: Key::new(&format!("{name}-host")) }
+    }
+
+    /// The part of a cloud-config that gives a machine these keys.
+    pub(crate) fn config(&self) -> serde_json::Value {
+        serde_json::json!({
+            "ssh_keys": { "ed25519_private": self.host.private(), "ed25519_public": self.host.public() },
+            "ssh_authorized_keys": [self.own.public()],
+        })
+    }
+
+    /// Runs a command on a machine.
+    pub(crate) async fn ssh(&self, cloud: &Cloud, address: &str, command: &str) -> Output {
+        ssh(cloud, address, &self.own, &self.host, command).await
+    }
+
+    /// What the command writes, which must succeed.
+    pub(crate) async fn read(&self, cloud: &Cloud, machine: &Instance, command: &str) -> String {
+        let output = self.ssh(cloud, &machine.private, command).await;
+        assert!(output.status.success(), "{command}: {}\n{}", text(&output.stderr), cloud.console(&machine.id));
+        text(&output.stdout)
+    }
+}
+
 /// Runs a command on a machine by OpenSSH's client, which accepts one host key.
 pub(crate) async fn ssh(cloud: &Cloud, address: &str, own: &Key, host: &Key, command: &str) -> Output {
     let known = host.folder.join(format!("known-{address}"));
@@ -162,11 +194,48 @@ pub(crate) async fn wait(cloud: &Cloud, what: &str, mut holds: impl AsyncFnMut()
     }
 }
 
+/// Lets everybody reach all machines that have the default group of their network.
+pub(crate) async fn open(client: &Client) {
+    let named = Filter::builder().name("group-name").values("default").build();
+    let groups = client.describe_security_groups().filters(named).send().await.unwrap();
+    for group in groups.security_groups() {
+        let everybody = IpRange::builder().cidr_ip("0.0.0.0/0").build();
+        let all = IpPermission::builder().ip_protocol("-1").ip_ranges(everybody).build();
+        let rule = client.authorize_security_group_ingress().group_id(group.group_id().unwrap());
+        rule.ip_permissions(all).send().await.unwrap();
+    }
+}
+
 /// Waits until an instance runs and its cloud-init has finished.
-pub(crate) async fn booted(cloud: &Cloud, client: &Client, id: &str) -> skyward_aws_testkit::Instance {
-    let limit = Duration::from_secs(60);
-    client.wait_until_instance_running().instance_ids(id).wait(limit).await.unwrap();
+pub(crate) async fn booted(cloud: &Cloud, client: &Client, id: &str) -> Instance {
+    wait(cloud, "EC2 says that it runs", async || {
+        let Ok(answer) = client.describe_instances().instance_ids(id).send().await else { return false };
+        let state = answer.reservations()[0].instances()[0].state().and_then(|state| state.name());
+        state == Some(&InstanceStateName::Running)
+    })
+    .await;
     let find = || cloud.instances().into_iter().find(|one| one.id == id);
     wait(cloud, "the machine has booted", async || find().is_some_and(|one| one.is_booted)).await;
     find().unwrap()
+}
+
+/// A security group without rules in the cloud's network.
+pub(crate) async fn group(cloud: &Cloud, client: &Client, name: &str) -> String {
+    let made = client.create_security_group().group_name(name).description(name).vpc_id(cloud.vpc());
+    made.send().await.unwrap().group_id().unwrap().to_owned()
+}
+
+/// Waits until EC2 lists instances as terminated, whose time has come.
+pub(crate) async fn terminated(cloud: &Cloud, client: &Client, ids: &[String]) {
+    wait(cloud, "they are terminated", async || {
+        let answer = client.describe_instances().set_instance_ids(Some(ids.to_vec())).send().await.unwrap();
+        let mut all = answer.reservations().iter().flat_map(|one| one.instances());
+        all.all(|one| one.state().unwrap().name() == Some(&InstanceStateName::Terminated))
+    })
+    .await;
+}
+
+/// A filter of EC2 with one value.
+pub(crate) fn filter(name: &str, value: &str) -> Filter {
+    Filter::builder().name(name).values(value).build()
 }
