@@ -1,4 +1,4 @@
-//! The fourth and later steps of the tutorial: two nodes train one Keras model in one JAX world.
+//! The fourth and later steps of the tutorial: two nodes train one Keras model as one JAX program.
 //!
 //! ```sh
 //! cargo run --release --example tutorial_train                         # two nodes on this host

@@ -209,7 +209,10 @@ impl Fault {
         let text = format!("{error:#}");
         let (kind, words) = match (self.victim, self.signal) {
             (Victim::Worker, "KILL") => (ErrorKind::Start, "rank 1 was ended by SIGKILL"),
-            (Victim::Worker, _) => (ErrorKind::Hook, "1 of 2 workers had not entered their hooks after 5s: rank 1"),
+            (Victim::Worker, _) => (
+                ErrorKind::Hook,
+                "1 of 2 workers had not entered their hooks and imported their payloads after 5s: rank 1",
+            ),
             (Victim::Agent, _) => (ErrorKind::NodeLost, "node 1 was lost"),
         };
         assert!(error.kind() == kind && text.contains(words), "{self:?}: {:?}: {text}", error.kind());

@@ -32,7 +32,6 @@ use client::{Client, Failure};
 use options::Options;
 use skyward::prelude::*;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use training::Train;
 use trainings::Trainings;
@@ -44,7 +43,6 @@ async fn main() -> Result<ExitCode, Failure> {
 
 /// Starts a pool, and serves until a signal or the end of the pool.
 pub(crate) async fn run_service(options: &Options) -> Result<ExitCode, Failure> {
-    let mut signals = Signals::new()?;
     // First, end what an earlier instance of the service left when it was killed.
     let reaped = skyward::reap([]).await?;
     println!("{reaped}");
@@ -52,10 +50,15 @@ pub(crate) async fn run_service(options: &Options) -> Result<ExitCode, Failure> 
         .nodes(options.nodes)
         .payload::<Train>()
         // The workers share one host, so each takes one thread.
-        .image(Image::new().env("OMP_NUM_THREADS", "1").env("OPENBLAS_NUM_THREADS", "1"));
-    let Some(pool) = builder.start_unless(signals.next()).await? else { return Ok(ExitCode::SUCCESS) };
+        .image(Image::new().env("OMP_NUM_THREADS", "1").env("OPENBLAS_NUM_THREADS", "1"))
+        .until(skyward::interrupted());
+    let pool = match builder.start().await {
+        Ok(pool) => pool,
+        Err(error) if error.kind() == ErrorKind::Cancelled => return Ok(ExitCode::SUCCESS),
+        Err(error) => return Err(error.into()),
+    };
     println!("pool {}", pool.id());
-    let served = serve(&pool, options, &mut signals).await;
+    let served = serve(&pool, options).await;
     // Wait for the end of the pool, also after an error.
     let ended = pool.shutdown(SHUTDOWN).await;
     let code = served?;
@@ -64,8 +67,8 @@ pub(crate) async fn run_service(options: &Options) -> Result<ExitCode, Failure> 
     Ok(code)
 }
 
-/// Serves until a signal, or until the pool is lost.
-async fn serve(pool: &Pool, options: &Options, signals: &mut Signals) -> Result<ExitCode, Failure> {
+/// Serves until a signal, or until the pool fails.
+async fn serve(pool: &Pool, options: &Options) -> Result<ExitCode, Failure> {
     let trainings = Trainings::new(Arc::new(pool.clone()), options.bounds);
     let listener = TcpListener::bind(options.address).await?;
     let address = listener.local_addr()?;
@@ -77,9 +80,9 @@ async fn serve(pool: &Pool, options: &Options, signals: &mut Signals) -> Result<
     let server = tokio::spawn(server.into_future());
 
     let (code, why) = tokio::select! {
-        () = signals.next() => (ExitCode::SUCCESS, "a signal"),
-        // The service's supervisor starts it again, with a new pool.
-        () = trainings.pool_lost() => (ExitCode::FAILURE, "the pool takes no more tasks"),
+        () = skyward::interrupted() => (ExitCode::SUCCESS, "a signal"),
+        // The log has the reason. The service's supervisor starts it again, with a new pool.
+        Some(_) = pool.failed() => (ExitCode::FAILURE, "the pool has failed"),
         told = story::tell(Client(address)), if options.once => told.map(|()| (ExitCode::SUCCESS, "that was all"))?,
     };
     // In this order: refuse new trainings; wait for those that run, and end the rest with the pool;
@@ -88,7 +91,7 @@ async fn serve(pool: &Pool, options: &Options, signals: &mut Signals) -> Result<
     println!("stopping, {why}: trainings get {} s", options.drain.as_secs());
     tokio::select! {
         _ = trainings.idle(options.drain) => {}
-        () = signals.next() => println!("a second signal: not waiting any longer"),
+        () = skyward::interrupted() => println!("a second signal: not waiting any longer"),
     }
     pool.shutdown(SHUTDOWN).await?;
     trainings.idle(LAST_WORDS).await;
@@ -96,24 +99,6 @@ async fn serve(pool: &Pool, options: &Options, signals: &mut Signals) -> Result<
     // Do not wait for followers that do not read.
     let _ = tokio::time::timeout(LAST_WORDS, server).await;
     Ok(code)
-}
-
-/// SIGTERM and SIGINT.
-struct Signals([Signal; 2]);
-
-impl Signals {
-    /// Takes over the signals, which no longer end the process by themselves.
-    fn new() -> std::io::Result<Self> {
-        Ok(Self([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?]))
-    }
-
-    async fn next(&mut self) {
-        let [terminate, interrupt] = &mut self.0;
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    }
 }
 
 /// How long the pool may take to end its machines.

@@ -78,7 +78,8 @@ impl Problem {
     }
 }
 
-/// An error of the pool: a 4xx if the caller can correct it, a 5xx if the service can.
+/// An error of the pool: a 4xx if the caller can correct it, a 5xx if the service can. Its hint is for
+/// the developers of the service.
 impl From<&Error> for Problem {
     fn from(error: &Error) -> Self {
         let status = match error.kind() {
@@ -93,7 +94,6 @@ impl From<&Error> for Problem {
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let mut problem = Self::new(status, &format!("{:?}", error.kind()), error.message());
-        problem.hint = error.hint().map(Into::into);
         problem.exception = error.exception().map(|exception| exception.type_name.as_str().into());
         problem.retry_after = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER);
         problem

@@ -36,7 +36,6 @@ struct Inner {
     /// A permit for each training that runs or waits.
     room: Arc<Semaphore>,
     stopping: AtomicBool,
-    pool_lost: Notify,
     next: AtomicU64,
     all: Mutex<BTreeMap<u64, Arc<Training>>>,
 }
@@ -74,8 +73,8 @@ impl Trainings {
     pub(crate) fn new(pool: Arc<dyn ComputePool>, bounds: Bounds) -> Self {
         let capacity = pool.status().workers.len() + bounds.waiting;
         let room = Arc::new(Semaphore::new(capacity));
-        let (stopping, pool_lost, next) = (AtomicBool::new(false), Notify::new(), AtomicU64::new(1));
-        Self(Arc::new(Inner { pool, bounds, capacity, room, stopping, pool_lost, next, all: Mutex::default() }))
+        let (stopping, next) = (AtomicBool::new(false), AtomicU64::new(1));
+        Self(Arc::new(Inner { pool, bounds, capacity, room, stopping, next, all: Mutex::default() }))
     }
 
     pub(crate) fn pool(&self) -> &dyn ComputePool {
@@ -118,17 +117,8 @@ impl Trainings {
     /// missed.
     pub(crate) async fn submit(&self, request: &Request) -> skyward::Result<Submitted> {
         let events = self.0.pool.events();
-        match self.0.pool.submit(request.call().into_task()?, Target::Any).await {
-            Ok(handle) => Ok(Submitted { handle, events }),
-            Err(error) => {
-                if !matches!(error.kind(), ErrorKind::Argument | ErrorKind::Payload | ErrorKind::Poisoned) {
-                    // The error is not about this task: a pool that refuses tasks refuses all later
-                    // ones too.
-                    self.0.pool_lost.notify_one();
-                }
-                Err(error)
-            }
-        }
+        let handle = self.0.pool.submit(request.call().into_task()?, Target::Any).await?;
+        Ok(Submitted { handle, events })
     }
 
     pub(crate) fn get(&self, id: &str) -> Result<Arc<Training>, Problem> {
@@ -152,11 +142,6 @@ impl Trainings {
     /// Waits until no training runs or waits. Returns false at the deadline.
     pub(crate) async fn idle(&self, deadline: Duration) -> bool {
         tokio::time::timeout(deadline, self.0.room.acquire_many(self.0.capacity as u32)).await.is_ok()
-    }
-
-    /// Waits until the pool has refused a task.
-    pub(crate) async fn pool_lost(&self) {
-        self.0.pool_lost.notified().await;
     }
 
     /// How many more trainings the service would take now.

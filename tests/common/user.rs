@@ -167,6 +167,6 @@ pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
 
 /// The variable that names the role of a client.
 pub(crate) const ROLE: &str = "SKYWARD_TEST_ROLE";
-const CLIENT_STEP: Duration = Duration::from_secs(30);
+const CLIENT_STEP: Duration = Duration::from_secs(120);
 /// The pause between two checks.
 const CHECK_PAUSE: Duration = Duration::from_millis(2);

@@ -6,6 +6,7 @@ use std::process::{Child, Command};
 
 use indoc::indoc;
 use skyward::compute::PendingCompute;
+use skyward::payload::Payload;
 use skyward::provider::Docker;
 use skyward::spec::Image;
 
@@ -176,3 +177,25 @@ pub(super) fn client(image: &str) -> Docker {
 }
 
 const CACHE_USER: &str = "SKYWARD_TEST_CACHE_USER";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs docker"]
+async fn a_payload_changes_the_environment_only_where_the_image_allows_it() {
+    let cache = Cache::new();
+    let changes = |entry| -> PendingCompute<Vec<String>> {
+        Payload::python("changes.py", include_str!("../payloads/changes.py"), entry).into()
+    };
+    let image = Image::new().pip(["iniconfig==2.0.0"]);
+    for (image, ways) in [(image.clone(), 0), (image.clone().writable(true), 10), (image, 0)] {
+        let found = pool(cache.docker(&engine::node_image()), 1)
+            .image(image)
+            .scope(async |pool| {
+                let done = changes("change").run(pool).await?;
+                assert_eq!(changes("seen").run(pool).await?, done);
+                Ok(done)
+            })
+            .await
+            .unwrap();
+        assert_eq!(found.len(), ways, "{found:?}");
+    }
+}

@@ -154,7 +154,7 @@ def free_disk() -> None:
     os.unlink("filler")
 
 
-def print_without_end() -> None:
-    """Print until there is no room."""
-    while True:
+def print_much() -> None:
+    """Print more than a small disk holds."""
+    for _ in range(4096):
         print("x" * 4095)

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use indoc::indoc;
 use skyward::compute::PendingCompute;
 use skyward::error::{ErrorKind, Result};
+use skyward::ids::Rank;
+use skyward::payload::{Payload, Target};
 use skyward::plugin::plugin;
 use skyward::spec::Image;
 
@@ -145,4 +147,50 @@ fn two_pythons() -> [String; 2] {
     let has = |version: &u32| folders.iter().any(|folder| folder.join(format!("python3.{version}")).is_file());
     let found: Vec<String> = (10..=14).filter(has).map(|version| format!("3.{version}")).take(2).collect();
     found.try_into().unwrap_or_else(|found| panic!("this host has two minor versions of Python: {found:?}"))
+}
+
+/// A payload in `tests/payloads/changes.py`.
+fn changes(entry: &'static str) -> PendingCompute<Vec<String>> {
+    Payload::python("changes.py", include_str!("../payloads/changes.py"), entry).into()
+}
+
+#[tokio::test]
+async fn what_a_payload_changes_in_its_environment_reaches_no_other_pool() {
+    let image = Image::new().pip(["iniconfig==2.0.0"]);
+    let other = Image::new().pip(["iniconfig==2.0.0", "sniffio==1.3.1"]);
+    let seen_by = async |image: Image| pool(1).image(image).scope(async |pool| changes("seen").run(pool).await).await;
+    assert_eq!(seen_by(other.clone()).await.unwrap(), Vec::<String>::new());
+    pool(1)
+        .image(image.clone())
+        .scope(async |pool| {
+            let done = changes("change").run(pool).await?;
+            assert_eq!(done.len(), 10, "{done:?}");
+            assert_eq!(changes("seen").run(pool).await?, done, "the pool itself goes on with what it has");
+            for image in [image.clone(), other.clone()] {
+                assert_eq!(seen_by(image).await?, Vec::<String>::new());
+            }
+            Ok(())
+        })
+        .await
+        .unwrap();
+    assert_eq!(seen_by(image).await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_writable_environment_is_that_of_its_node_alone() {
+    let image = Image::new().pip(["iniconfig==2.0.0"]);
+    let writable = image.clone().writable(true);
+    let done = pool(2)
+        .image(writable)
+        .scope(async |pool| {
+            let done = changes("change").run_on(pool, Target::Rank(Rank(0))).await?;
+            assert_eq!(changes("seen").run_on(pool, Target::Rank(Rank(0))).await?, done);
+            assert_eq!(changes("seen").run_on(pool, Target::Rank(Rank(1))).await?, Vec::<String>::new());
+            Ok(done)
+        })
+        .await
+        .unwrap();
+    assert_eq!(done.len(), 10, "{done:?}");
+    let seen = pool(1).image(image).scope(async |pool| changes("seen").run(pool).await).await.unwrap();
+    assert_eq!(seen, Vec::<String>::new());
 }

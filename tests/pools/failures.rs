@@ -223,14 +223,27 @@ async fn a_task_that_is_not_started_in_time_reports_what_it_waited_for() {
 }
 
 #[tokio::test]
-async fn a_missing_package_is_named() {
-    let error = error_of::<()>(python(indoc! {"
-        import no_such_package_here
-        def f():
-            pass
-    "}))
-    .await;
-    assert!(error.hint().is_some_and(|hint| hint.contains("no-such-package-here") && hint.contains("pip")), "{error}");
+async fn a_missing_package_is_named_only_if_its_name_is_known() {
+    let hint = async |text: &'static str| error_of::<()>(python(text)).await.hint().unwrap_or_default().to_owned();
+    let known = hint("import cv2\ndef f(): ...\n").await;
+    assert!(known.contains(".pip([\"opencv-python-headless\"])"), "{known}");
+    let unknown = hint("import no_such_package_here\ndef f(): ...\n").await;
+    assert!(unknown.contains("no installed package has the name") && !unknown.contains(".pip"), "{unknown}");
+    let listed =
+        "# /// script\n# dependencies = [\"no-such-package-here\"]\n# ///\nimport no_such_package_here\ndef f(): ...\n";
+    let listed = hint(listed).await;
+    assert!(listed.contains("lists `no-such-package-here`") && listed.contains(".payload_of"), "{listed}");
+}
+
+#[skyward::compute(python = "tests/payloads/lonely.py")]
+fn lonely() -> String;
+
+#[tokio::test]
+async fn a_file_beside_the_payload_is_named_with_its_folder() {
+    let error = error_of::<String>(lonely()).await;
+    let hint = error.hint().unwrap_or_default();
+    assert!(hint.starts_with("`searched` lies beside the payload"), "{error:#}");
+    assert!(hint.contains("`python = \"tests/payloads\", main = \"lonely.py\"`"), "{error:#}");
 }
 
 #[tokio::test]
