@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from skyward._libraries import generators
 from skyward._libraries.seeds import follow
 
 from .conftest import Node
@@ -19,7 +21,7 @@ import random, sys, types
 
 import numpy as np
 import skyward as sky
-from skyward._libraries import seeds as _seeds
+from skyward._libraries import generators as _generators, seeds as _seeds
 
 # What the plugin for Keras imports and calls.
 keras = sys.modules["keras"] = types.ModuleType("keras")
@@ -27,6 +29,10 @@ keras.utils = types.SimpleNamespace(set_random_seed=lambda seed: (random.seed(se
 
 def draw(_=0):
     return [random.random(), float(np.random.random())]
+
+def look(_=0):
+    # Code takes seeds from these states without a draw.
+    return [random.getstate()[1][0], int(np.random.get_state()[1][0])]
 
 def reseed(_=0):
     random.seed(5), np.random.seed(5)
@@ -51,6 +57,22 @@ def do_alone(call):
         calls.extend(sky.map(function, range(3)))
         found.append(draw())
     return [found == expected, len({str(drawn) for drawn in calls}), len(calls)]
+
+def gauss(_=0):
+    return random.gauss(0, 1)
+
+def two(_=0):
+    return [gauss(), gauss()]
+
+def do_pairs(call, before):
+    random.seed(3)
+    own = [gauss() for _ in range(before)]
+    drawn = [sky.submit(globals()[call]).result() for _ in range(3)]
+    return [own + [gauss(), gauss()], drawn]
+
+def do_unknown():
+    _generators._python, _generators._is_python_known = None, True
+    return do_alone("draw")
 
 def normal(_=0):
     return np.random.standard_normal()
@@ -106,8 +128,7 @@ def make_pool(node: Node) -> Callable[..., Pool]:
     return make
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("call", ["draw", "reseed"])
+@pytest.mark.parametrize(("workers", "call"), [(1, "draw"), (1, "reseed"), (1, "look"), (3, "draw"), (3, "reseed")])
 def test_a_call_leaves_the_generators_of_its_caller_alone(
     make_pool: Callable[..., Pool], workers: int, call: str
 ) -> None:
@@ -115,6 +136,49 @@ def test_a_call_leaves_the_generators_of_its_caller_alone(
     assert kept
     # Calls that set no seed draw different numbers.
     assert different == (1 if call == "reseed" else calls)
+
+
+def test_a_generator_whose_memory_is_not_known_is_left_alone_too(make_pool: Callable[..., Pool]) -> None:
+    kept, different, calls = make_pool(1).call(what="unknown")
+    assert kept
+    assert different == calls
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+@pytest.mark.parametrize("call", ["abs", "gauss", "two", "reseed"])
+def test_pythons_normal_numbers_continue_after_calls(make_pool: Callable[..., Pool], call: str, before: int) -> None:
+    # Python draws normal numbers in pairs too.
+    own, drawn = make_pool(1).call(what="pairs", call=call, before=before)
+    alone = random.Random(3)
+    assert own == [alone.gauss(0, 1) for _ in range(before + 2)]
+    assert len({str(one) for one in drawn}) == (3 if call in ("gauss", "two") else 1)
+
+
+def test_the_child_of_a_fork_has_other_states() -> None:
+    generators._new_key()
+    parent = generators._keys[-1]
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, generators._new_key()[:8])
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert os.read(reader, 8) != parent[:8]
+    os.close(reader)
+    os.close(writer)
+
+
+def test_the_memory_of_pythons_generator_is_found() -> None:
+    generator = generators.PythonGenerator(random)
+    before = random.getstate()
+    restores: list[Callable[[], object]] = []
+    assert generator.begin(restores)
+    begun = random.getstate()
+    assert begun[1][-1] == 624
+    assert begun != before
+    random.gauss(0, 1)
+    restores[0]()
+    assert random.getstate() == before
 
 
 def test_a_state_from_which_nobody_has_drawn_is_kept_without_reading_it(make_pool: Callable[..., Pool]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from .._core import process_state
-from . import layouts, numpy_state
+from . import generators, layouts
 
 _KERAS: Final = "keras.src.backend.common.global_state"
 """The module with what Keras keeps for each thread."""
@@ -32,7 +32,7 @@ def begin() -> None:
     has_begun = True
     process_state.begin()
     layouts.watch()
-    numpy_state.watch()
+    generators.watch()
 
 
 def clear(world: Mapping[str, str | None] | None) -> None:

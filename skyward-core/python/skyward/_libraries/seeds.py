@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from .._core import state
-from . import numpy_state
+from . import generators
 
 root: int | None = None
 """The seed of the running task; None without one."""
@@ -64,21 +64,21 @@ class Apart:
 
     def __enter__(self) -> None:
         self._restores: list[Callable[[], object]] = []
-        self._seed = int.from_bytes(os.urandom(4), "little")
         modules = sys.modules
-        self._keep(modules.get("random"), "getstate", "setstate", "seed")
-        self._begin_numpy(modules.get("numpy.random"))
+        if not self._begin(generators.python()):
+            self._keep(modules.get("random"), "getstate", "setstate", "seed")
+        if not self._begin(generators.numpy()):
+            self._keep(modules.get("numpy.random"), "get_state", "set_state", "seed", legacy=False)
         torch: Any = modules.get("torch")
         self._keep(getattr(torch, "default_generator", None), "get_state", "set_state", "manual_seed")
         cuda: Any = modules.get("torch.cuda")
         if torch is not None and cuda is not None and cuda.is_initialized():
             self._keep(cuda, "get_rng_state_all", "set_rng_state_all", "manual_seed_all")
 
-    def _begin_numpy(self, module: Any) -> None:
+    def _begin(self, generator: generators.PythonGenerator | generators.NumpyGenerator | None) -> bool:
         with suppress(Exception):
-            if numpy_state.generator is not None and numpy_state.generator.begin(self._seed, self._restores):
-                return
-        self._keep(module, "get_state", "set_state", "seed", legacy=False)
+            return generator is not None and generator.begin(self._restores)
+        return False
 
     def _keep(self, source: Any, read: str, write: str, seed: str, **how: object) -> None:
         """Remember a state that the functions of these names read and write, and set another one."""
@@ -88,7 +88,7 @@ class Apart:
         # thread may be importing the library now.
         with suppress(Exception):
             self._restores.append(partial(getattr(source, write), getattr(source, read)(**how)))
-            getattr(source, seed)(self._seed)
+            getattr(source, seed)(int.from_bytes(os.urandom(4), "little"))
 
     def __exit__(self, *_: object) -> None:
         for restore in self._restores:
