@@ -11,10 +11,11 @@ use rustix::process::{Pid, WaitOptions, child_subreaper, waitpid};
 
 use super::marked::MARK;
 
-/// A child of this process.
+/// A child of this process, with the fields of proc_pid_stat(5) that this module reads.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Child {
     id: i32,
+    parent: u32,
     session: i32,
     /// In clock ticks since the host started: another process may get the same id.
     since: u64,
@@ -51,7 +52,7 @@ pub(super) fn collect(marked: &[Child]) {
 /// The session of this process; `OUTSIDE` where the kernel does not say.
 fn own_session() -> i32 {
     // `getsid` of rustix has no value for `OUTSIDE`.
-    stat("self").map_or(OUTSIDE, |stat| stat.session)
+    process("self").map_or(OUTSIDE, |own| own.session)
 }
 
 /// The session of a process whose leader this process cannot see, as in a container that joins the
@@ -71,12 +72,11 @@ fn children() -> Vec<Child> {
 
 /// The process with this id, if it is a child of this parent.
 fn child(id: i32, parent: u32) -> Option<Child> {
-    let Stat { parent: found, session, since, is_zombie } = stat(&id.to_string())?;
-    (found == parent).then_some(Child { id, session, since, is_zombie })
+    process(&id.to_string()).filter(|found| found.parent == parent)
 }
 
-/// What `/proc` says of this process.
-fn stat(process: &str) -> Option<Stat> {
+/// What `/proc` says of the process with this name there.
+fn process(process: &str) -> Option<Child> {
     let mut text = Vec::new();
     std::fs::File::open(format!("/proc/{process}/stat")).ok()?.read_to_end(&mut text).ok()?;
     // The name of the program may have any bytes.
@@ -84,21 +84,13 @@ fn stat(process: &str) -> Option<Stat> {
     let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
     // From the third field of proc_pid_stat(5) on.
     let fields: Vec<&str> = rest.split_whitespace().collect();
-    Some(Stat {
+    Some(Child {
+        id: std::str::from_utf8(text.split(|byte| *byte == b' ').next()?).ok()?.parse().ok()?,
         parent: fields.get(1)?.parse().ok()?,
         session: fields.get(3)?.parse().ok()?,
         since: fields.get(19)?.parse().ok()?,
         is_zombie: *fields.first()? == "Z",
     })
-}
-
-/// The fields of proc_pid_stat(5) that this module reads.
-struct Stat {
-    parent: u32,
-    session: i32,
-    /// In clock ticks since the host started.
-    since: u64,
-    is_zombie: bool,
 }
 
 #[cfg(test)]
