@@ -18,6 +18,8 @@ from .handlers import raised_by_handler
 from .references import Reference, Unstored
 
 _PROTOCOL: Final = 5
+_NUMBERS: Final = (int, float, bool, type(None))
+"""What all picklers pickle alike; Python's own takes a fourth of the time."""
 
 _pickler: Any = None
 """The class that pickles; None before the first call."""
@@ -36,6 +38,8 @@ def dumps(value: Any, prefix: bytes = b"", storing: Unstored | None = None) -> m
     Raises:
         Exception: the value cannot be pickled.
     """
+    if type(value) in _NUMBERS:
+        return memoryview(prefix + pickle.dumps(value, _PROTOCOL))
     buffer = BytesIO()
     buffer.write(prefix)
     pickler = (_pickler or _find())(buffer, _PROTOCOL)

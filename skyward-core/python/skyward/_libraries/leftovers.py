@@ -21,6 +21,8 @@ _NUMBERS: Final = "object_name_uids"
 _RANDOM: Final = ("global_random_seed", "global_seed_generator")
 """There, the seed, and what draws from it."""
 _DISTRIBUTION: Final = "distribution"
+_ANEW: Final[Mapping[str, Any]] = dict.fromkeys((_NUMBERS, *_RANDOM, _DISTRIBUTION))
+"""As if there was nothing of them yet."""
 
 has_begun = False
 """Whether the first task has begun."""
@@ -45,9 +47,10 @@ def clear(world: Mapping[str, str | None] | None) -> None:
     process_state.set_back(world)
     modules = sys.modules
     layouts.lookups.clear()
-    # If the numbers of Keras's layers continued, the paths of their weights would not match the
-    # patterns that matched them in the task before.
-    _put({_NUMBERS: None})
+    if _KERAS in modules:
+        # If the numbers of its layers continued, the paths of their weights would not match the
+        # patterns that matched them in the task before.
+        _put({_NUMBERS: None})
     if "accelerate" in modules:
         _forget_trainings(modules.get("accelerate.state"))
 
@@ -60,19 +63,22 @@ class Apart:
     """
 
     def __enter__(self) -> None:
+        # The call may import Keras.
+        self._before: Mapping[str, Any] = _ANEW
         state = sys.modules.get(_KERAS)
-        names = (_NUMBERS, *_RANDOM, _DISTRIBUTION)
-        self._before = {name: state and state.get_global_attribute(name) for name in names}
-        _put(dict.fromkeys((_NUMBERS, *_RANDOM)))
+        if state is not None:
+            self._before = {name: state.get_global_attribute(name) for name in _ANEW}
+            _put(dict.fromkeys((_NUMBERS, *_RANDOM)))
 
     def __exit__(self, *_: object) -> None:
-        _put(self._before)
+        if _KERAS in sys.modules:
+            _put(self._before)
 
 
 def _put(values: Mapping[str, Any]) -> None:
-    """Set what Keras keeps for each thread; None is as if there was nothing yet."""
-    state: Any = sys.modules.get(_KERAS)
-    for name, value in values.items() if state is not None else ():
+    """Set what Keras, which is loaded, keeps for each thread; None is as if there was nothing yet."""
+    state: Any = sys.modules[_KERAS]
+    for name, value in values.items():
         state.set_global_attribute(name, value)
 
 
