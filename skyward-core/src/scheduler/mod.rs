@@ -158,7 +158,7 @@ impl Scheduler {
     /// Handles the timers that are due.
     pub fn on_timeout(&mut self, now: Instant) {
         // Timers that are due at the same moment are also handled in slices.
-        for _ in 0..backlog::SLICE {
+        for _ in 0..timers::SLICE {
             let Some(timer) = self.timers.pop_due(now) else { return };
             match timer {
                 Timer::Queue(id) => self.on_waited_too_long(now, id),

@@ -97,5 +97,7 @@ fn count(number: usize, what: &str) -> String {
     format!("{more}{number} {what}{} {be}", if number == 1 { "" } else { "s" })
 }
 
-/// How many of the tasks in front of a task are counted at most.
-const COUNTED: usize = 100;
+/// How many of the tasks in front of a task are counted at most. Many tasks may wait too long at the
+/// same moment, each with others in front, and the memory of tasks that have waited long is slow to
+/// read.
+const COUNTED: usize = 10;

@@ -55,3 +55,8 @@ impl Timers {
         self.0.pop_first().map(|(_, timer)| timer)
     }
 }
+
+/// How many timers one slice handles. A timer costs up to a millisecond where many tasks have waited
+/// long: its task is no longer in the processor's caches, and the allocator may first sort the memory
+/// that was freed.
+pub(super) const SLICE: usize = 16;

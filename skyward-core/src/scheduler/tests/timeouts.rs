@@ -105,6 +105,26 @@ fn a_task_that_waits_too_long_reports_what_it_waited_for() {
 }
 
 #[test]
+fn tasks_that_wait_too_long_at_the_same_moment_are_handled_in_slices() {
+    let mut story = Story::new(1, 1, false);
+    let options = TaskOptions::default().queue_timeout(Duration::from_secs(10));
+    story.submit(Target::Any);
+    let late: Vec<TaskId> = (0..50).map(|_| story.submit_with(Target::Any, options)).collect();
+    story.now += Duration::from_secs(10);
+    story.scheduler.on_timeout(story.now);
+    story.step();
+    let ended = late.iter().filter(|id| story.outcome(**id).is_some()).count();
+    assert!((1..50).contains(&ended), "{ended} of 50 ended at once");
+    while story.scheduler.next_timeout().is_some() {
+        story.scheduler.on_timeout(story.now);
+        story.step();
+    }
+    assert!(late.iter().all(|id| story.outcome(*id) == Some(Err(ErrorKind::QueueTimeout))));
+    assert!(story.finished[&late[49]].as_ref().unwrap_err().message().contains(": 0 tasks were before it"));
+    assert!(story.finished[&late[0]].as_ref().unwrap_err().message().contains(": 0 tasks were before it"));
+}
+
+#[test]
 fn a_task_that_started_in_time_is_not_bound_by_the_queue_timeout() {
     let mut story = Story::new(1, 1, false);
     let options = TaskOptions::default().queue_timeout(Duration::from_secs(10));
