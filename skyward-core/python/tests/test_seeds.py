@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skyward._libraries import generators
+from skyward._libraries import generators, seeds
 from skyward._libraries.seeds import follow
 
 from .conftest import Node
 from .pool import Pool
 
 PAYLOAD = """
-import random, sys, types
+import importlib, random, sys, types
 
 import numpy as np
 import skyward as sky
@@ -69,6 +69,24 @@ def do_pairs(call, before):
     own = [gauss() for _ in range(before)]
     drawn = [sky.submit(globals()[call]).result() for _ in range(3)]
     return [own + [gauss(), gauss()], drawn]
+
+def do_chosen(kind):
+    # The payload has chosen another generator for NumPy's functions.
+    np.random.set_bit_generator(getattr(np.random, kind)(1))
+    own = [normal()]
+    drawn = [sky.submit(globals()[call]).result() for call in ("normal", "other", "normal")]
+    return [own + [normal(), normal()], drawn]
+
+def do_replaced():
+    # As a library that wants numbers of the system does.
+    random._inst = random.SystemRandom()
+    return [sky.submit(abs).result(), sky.submit(gauss).result() != random.gauss(0, 1)]
+
+def do_reloaded():
+    sky.submit(abs).result()
+    importlib.reload(random)
+    random.seed(3)
+    return [[random.random(), sky.submit(draw).result() and random.random()], random.Random(3).random()]
 
 def do_unknown():
     _generators._python, _generators._is_python_known = None, True
@@ -142,6 +160,54 @@ def test_a_generator_whose_memory_is_not_known_is_left_alone_too(make_pool: Call
     kept, different, calls = make_pool(1).call(what="unknown")
     assert kept
     assert different == calls
+
+
+@pytest.mark.parametrize("kind", ["MT19937", "PCG64", "SFC64"])
+def test_a_generator_that_the_payload_has_chosen_is_left_alone(make_pool: Callable[..., Pool], kind: str) -> None:
+    own, drawn = make_pool(1).call(what="chosen", kind=kind)
+    alone = np.random.RandomState(getattr(np.random, kind)(1))
+    assert own == list(alone.standard_normal(3))
+    assert len({*own, drawn[0], drawn[2]}) == 5
+
+
+def test_calls_work_whatever_draws_for_the_module_random(make_pool: Callable[..., Pool]) -> None:
+    pool = make_pool(1)
+    [own, first] = pool.call(what="reloaded")
+    assert own[0] == first
+    alone = random.Random(3)
+    assert own == [alone.random(), alone.random()]
+    assert pool.call(what="replaced") == [0, True]
+
+
+def test_a_normal_number_that_is_kept_when_the_first_task_begins_stays_the_callers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(generators, "_numpy", None)
+    np.random.seed(3)
+    alone = np.random.RandomState(3).standard_normal(2)
+    own = [np.random.standard_normal()]
+    generator = generators.NumpyGenerator(np.random)
+    restores: list[Callable[[], object]] = []
+    assert generator.begin(restores)
+    assert np.random.standard_normal() != alone[1]
+    restores[0]()
+    assert [*own, np.random.standard_normal()] == list(alone)
+
+
+def test_what_began_is_restored_if_the_beginning_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    random.seed(3)
+    np.random.seed(3)
+    expected = random.Random(3).random(), np.random.RandomState(3).random_sample()
+
+    def fail() -> bytes:
+        raise KeyboardInterrupt
+
+    generators._python, generators._is_python_known = None, False
+    monkeypatch.setattr(generators, "_numpy", generators.NumpyGenerator(np.random))
+    monkeypatch.setattr(generators, "_new_key", fail)
+    with pytest.raises(KeyboardInterrupt), seeds.Apart():
+        pass
+    assert (random.random(), np.random.random_sample()) == expected
 
 
 @pytest.mark.parametrize("before", [0, 1, 2])

@@ -18,8 +18,6 @@ from .handlers import raised_by_handler
 from .references import Reference, Unstored
 
 _PROTOCOL: Final = 5
-_NUMBERS: Final = (int, float, bool, type(None))
-"""What all picklers pickle alike; Python's own takes a fourth of the time."""
 
 _pickler: Any = None
 """The class that pickles; None before the first call."""
@@ -38,7 +36,9 @@ def dumps(value: Any, prefix: bytes = b"", storing: Unstored | None = None) -> m
     Raises:
         Exception: the value cannot be pickled.
     """
-    if type(value) in _NUMBERS:
+    kind = type(value)
+    if kind is int or kind is float or kind is bool or value is None:
+        # All picklers pickle these alike, and Python's own takes a fourth of the time.
         return memoryview(prefix + pickle.dumps(value, _PROTOCOL))
     buffer = BytesIO()
     buffer.write(prefix)

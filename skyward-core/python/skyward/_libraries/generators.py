@@ -80,9 +80,9 @@ class PythonGenerator:
             random: the module.
 
         Raises:
-            AttributeError: the module has no such generator.
-            TypeError: this version of Python has another memory.
+            Exception: the module has no such generator, or its memory is not known.
         """
+        self._random = random
         self._generator = random._inst
         head = object.__basicsize__
         if type(self._generator).__basicsize__ < head + _BYTES:
@@ -93,12 +93,17 @@ class PythonGenerator:
             raise TypeError("the memory of this generator is not known")
 
     def begin(self, restores: list[Restore]) -> bool:
-        """Set a new state, and return True.
+        """Set a new state.
 
         Args:
             restores: gets the function that restores the present state, before the state changes.
+
+        Returns:
+            Whether the module still draws from this generator; if not, nothing was done.
         """
         generator, memory = self._generator, self._memory
+        if self._random.random.__self__ is not generator:
+            return False
         before, normal = memory.read(), generator.gauss_next
 
         def restore() -> None:
@@ -120,7 +125,7 @@ class NumpyGenerator:
     """
 
     def __init__(self, numpy_random: Any) -> None:
-        """Find the memory of the generator, which nobody has used, of the module `numpy.random`.
+        """Find the memory of the generator of the module `numpy.random`.
 
         Raises:
             AttributeError: this version of NumPy has no access to it.
@@ -131,7 +136,9 @@ class NumpyGenerator:
         if type(self._generator) is not numpy_random.MT19937:
             raise TypeError("the memory of this generator is not known")
         self._memory = _Memory(self._generator.ctypes.state_address)
-        self._undrawn = self._memory.read()
+        # Hooks and declared payloads have run already.
+        has_drawn = numpy_random.get_state(legacy=False)["has_gauss"]
+        self._undrawn = b"" if has_drawn else self._memory.read()
         """The memory as it was set last."""
 
     def begin(self, restores: list[Restore]) -> bool:
@@ -141,10 +148,11 @@ class NumpyGenerator:
             restores: gets the function that restores the present state, before the state changes.
 
         Returns:
-            Whether the generator is the one that NumPy had at first; if not, nothing was done.
+            True.
         """
         if not self._is_same():
-            return False
+            self._replace(restores)
+            return True
         memory = self._memory
         before = memory.read()
         drawn = None if before == self._undrawn else self._random.get_state(legacy=False)
@@ -153,10 +161,8 @@ class NumpyGenerator:
         def restore() -> None:
             is_drawn = not self._is_same() or memory.read() != begun
             if is_drawn:
-                self._random.set_bit_generator(self._generator)
+                self._forget_normal()
             if drawn is None:
-                if is_drawn:
-                    self._forget_normal()
                 self._undrawn = before
             if drawn is None or not (is_drawn or drawn["has_gauss"]):
                 memory.write(before)
@@ -170,8 +176,21 @@ class NumpyGenerator:
         memory.write(begun)
         return True
 
+    def _replace(self, restores: list[Restore]) -> None:
+        """Put a new generator in the place of the one that the payload has chosen."""
+        module = self._random
+        before, state = module.get_bit_generator(), module.get_state(legacy=False)
+
+        def restore() -> None:
+            module.set_bit_generator(before)
+            module.set_state(state)
+
+        restores.append(restore)
+        module.set_bit_generator(type(before)())
+
     def _forget_normal(self) -> None:
-        self._random.seed(0)
+        """Forget a normal number that is kept, and use the generator that NumPy had at first."""
+        self._random.set_bit_generator(self._generator)
 
     def _is_same(self) -> bool:
         return self._random.get_bit_generator() is self._generator
@@ -187,7 +206,7 @@ def python() -> PythonGenerator | None:
     global _python, _is_python_known
     module = None if _is_python_known else sys.modules.get("random")
     if module is not None:
-        with suppress(AttributeError, TypeError):
+        with suppress(Exception):
             _python = PythonGenerator(module)
         _is_python_known = True
     return _python

@@ -64,6 +64,14 @@ class Apart:
 
     def __enter__(self) -> None:
         self._restores: list[Callable[[], object]] = []
+        try:
+            self._begin_all()
+        except BaseException:
+            # An interrupt, or a signal handler of the payload has raised.
+            self.__exit__()
+            raise
+
+    def _begin_all(self) -> None:
         modules = sys.modules
         if not self._begin(generators.python()):
             self._keep(modules.get("random"), "getstate", "setstate", "seed")
@@ -91,6 +99,7 @@ class Apart:
             getattr(source, seed)(int.from_bytes(os.urandom(4), "little"))
 
     def __exit__(self, *_: object) -> None:
-        for restore in self._restores:
+        # If one failed half way, the next has kept what the first had set.
+        for restore in reversed(self._restores):
             with suppress(Exception):
                 restore()
