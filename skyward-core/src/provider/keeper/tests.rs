@@ -262,7 +262,10 @@ fn processes_that_only_start_others_end_with_their_machine(shell: &[&str]) {
     let path = held.path.to_str().unwrap();
     let mut storms = [(); 2].map(|()| {
         let mut command = Command::new("setsid");
-        command.args(["python3", "-c", script, path]).stdin(Stdio::null()).env("SKYWARD_MACHINE", &kept.mark);
+        command.args(["python3", "-c", script, path]).stdin(Stdio::null());
+        // A short environment: not every shell reads a long one while such a process lives.
+        let path = std::env::var_os("PATH").unwrap();
+        command.env_clear().envs([("PATH", path), ("SKYWARD_MACHINE", kept.mark.clone().into())]);
         command.spawn().unwrap()
     });
     held.wait(true);

@@ -69,6 +69,10 @@ look() (
 # started last, and stops it while it forks. It is over soon if there is none, because the processes
 # of a busy host, ends of other machines among them, are read one by one. It takes longer while the
 # host starts a process for every other look: then a look more often comes too late.
+#
+# dash and busybox read byte by byte. There, a process that lives for less than a millisecond ends
+# before more than about a kilobyte of its environment was read. None is stopped before: it may be a
+# stranger's, for whose stop somebody waits.
 chase() {
     chased=0
     missed=0
@@ -81,9 +85,13 @@ chase() {
         read -r load load load load youngest 2>/dev/null </proc/loadavg || return "$hit"
         oldest=${oldest:-$youngest}
         # First whose it is: what another user has in its environment may take long to read.
+        # The number may also be that of a thread.
         key='' real='' variables=''
         while read -r key real others; do
-            [ "$key" != Uid: ] || break
+            case $key$real in
+                "Tgid:$youngest") ;;
+                Tgid:* | Uid:*) break ;;
+            esac
         done 2>/dev/null </proc/"$youngest"/status
         [ "$key $real" = "$own" ] || continue
         { read -r variables </proc/"$youngest"/environ; } 2>/dev/null || :
@@ -164,7 +172,7 @@ end_members() (
             stopped=$left
             continue
         fi
-        new=$(echo "$left" | grep -vxF -e "$stopped")
+        new=$(echo "$left" | grep -vxF -e "$stopped") || :
         if [ -n "$new" ] && [ "$looks" -lt 300 ]; then
             send KILL $new
             continue

@@ -1,5 +1,6 @@
 //! The functions that end a machine, one by one.
 
+use std::io::{BufRead, BufReader};
 use std::process::Output;
 
 use super::*;
@@ -7,6 +8,8 @@ use crate::provider::kin;
 
 with_each_shell! {
     only_processes_with_the_whole_mark_are_chased,
+    no_thread_is_chased,
+    processes_end_in_a_strict_shell,
     a_list_of_processes_that_cannot_be_read_ends_no_machine,
     processes_without_the_mark_end_with_their_parent_or_with_the_leader_of_their_session,
 }
@@ -76,6 +79,29 @@ fn what_another_user_has_in_its_environment_is_not_read() {
     let own = chase(&["sh"], &functions(std::process::id()), &mark);
     assert_eq!(read, (Some(0), String::new()));
     assert_eq!(own, (Some(0), "read\n".repeat(15)));
+}
+
+fn no_thread_is_chased(shell: &[&str]) {
+    let mark = format!("test-{:016x}", rand::random::<u64>());
+    let script = "import threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+print(threading.enumerate()[1].native_id, flush=True)";
+    let mut command = Command::new("python3");
+    let mut process = command.args(["-c", script]).env(MARK, &mark).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let (status, _) = chase(shell, &with_youngest(line.trim().parse().unwrap()), &mark);
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert_eq!(status, Some(0));
+}
+
+fn processes_end_in_a_strict_shell(shell: &[&str]) {
+    let mark = format!("test-{:016x}", rand::random::<u64>());
+    let mut marked = spawn("sleep", &["600"], Some(&mark));
+    let output = run(shell, ENDING, "set -eu; end_members \"$1\" ''", &mark);
+    assert!(output.status.success() && !lives(marked.id()), "{output:?}");
+    marked.wait().unwrap();
 }
 
 fn a_list_of_processes_that_cannot_be_read_ends_no_machine(shell: &[&str]) {
