@@ -1,62 +1,19 @@
 //! What a service sees of a pool in its log, at level WARN and without any span.
 
-use std::fmt::{Debug, Write};
-use std::sync::Mutex;
-
 use skyward_core::event::EventItem;
 use skyward_core::payload::{RetryPolicy, TaskOptions};
 use skyward_core::pool::Pool;
 use skyward_core::spec::Nodes;
 use skyward_core::testkit::fake_provider::FakeProvider;
 use tokio::time::timeout;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::Level;
 
+use super::lines::Lines;
 use super::*;
-
-/// Keeps the lines of level WARN and above, each with its fields; spans are disabled.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let _ = match field.name() {
-            "message" => write!(self.0, "{value:?}"),
-            name => write!(self.0, " {name}={value:?}"),
-        };
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && *metadata.level() <= Level::WARN
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(format!("{} ", event.metadata().level()));
-        event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
 
 /// The lines about a pool until it has ended.
 async fn lines(script: Script, nodes: Nodes, submits: u32) -> Vec<String> {
-    let log = Log::default();
+    let log = Lines::of(Level::WARN);
     let _current = tracing::subscriber::set_default(log.clone());
     let provider = FakeProvider::new(script);
     let builder = Pool::builder().provider(provider).nodes(nodes);
@@ -73,7 +30,7 @@ async fn lines(script: Script, nodes: Nodes, submits: u32) -> Vec<String> {
         }
     }
     pool.shutdown(Duration::from_secs(60)).await.unwrap();
-    let lines = log.0.lock().unwrap().clone();
+    let lines = log.said();
     for line in &lines {
         assert!(line.contains(&format!("pool={id}")), "{line} does not name its pool");
     }

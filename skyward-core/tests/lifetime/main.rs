@@ -11,6 +11,8 @@ mod failing;
 mod freeze;
 mod launches;
 mod limits;
+#[path = "../support/lines.rs"]
+mod lines;
 mod log;
 mod runtime;
 mod scopes;

@@ -49,66 +49,27 @@ fn is_news(exit: &WorkerExit) -> bool {
 }
 
 #[cfg(test)]
+#[path = "../../../tests/support/lines.rs"]
+mod lines;
+
+#[cfg(test)]
 mod tests {
-    use std::fmt::{Debug, Write as _};
-    use std::sync::{Arc, Mutex};
+    use tracing::Level;
 
-    use tracing::field::{Field, Visit};
-    use tracing::span::{Attributes, Id, Record};
-    use tracing::{Event, Metadata, Subscriber};
-
+    use super::lines::Lines;
     use super::*;
     use crate::ids::NodeIndex;
 
-    /// Keeps the level and the text of each line.
-    #[derive(Default)]
-    struct Lines(Arc<Mutex<Vec<String>>>);
-
-    struct Text(String);
-
-    impl Visit for Text {
-        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-            if field.name() == "message" {
-                let _ = write!(self.0, "{value:?}");
-            }
-        }
-    }
-
-    impl Subscriber for Lines {
-        fn enabled(&self, _: &Metadata<'_>) -> bool {
-            true
-        }
-
-        fn event(&self, event: &Event<'_>) {
-            let mut text = Text(format!("{} ", event.metadata().level()));
-            event.record(&mut text);
-            self.0.lock().unwrap().push(text.0);
-        }
-
-        fn new_span(&self, _: &Attributes<'_>) -> Id {
-            Id::from_u64(1)
-        }
-
-        fn record(&self, _: &Id, _: &Record<'_>) {}
-
-        fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-        fn enter(&self, _: &Id) {}
-
-        fn exit(&self, _: &Id) {}
-    }
-
     #[test]
     fn a_start_that_builds_an_environment_says_why_it_takes_longer() {
-        let lines = Lines::default();
-        let said = Arc::clone(&lines.0);
-        tracing::subscriber::with_default(lines, || {
+        let lines = Lines::of(Level::TRACE);
+        tracing::subscriber::with_default(lines.clone(), || {
             for step in ["agent", "uv", "environment", "worker"] {
                 let event = PoolEvent::BootstrapStep { node: NodeIndex(3), step };
                 log(&PoolId::random(), &event, || false);
             }
         });
-        let said = said.lock().unwrap();
+        let said = lines.said();
         assert_eq!(said.len(), 1, "{said:?}");
         assert!(said[0].starts_with("INFO node 3 builds the environment of this image"), "{said:?}");
     }
