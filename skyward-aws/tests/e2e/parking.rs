@@ -13,6 +13,14 @@ async fn ending_in(ending: Duration) -> Scene {
     Scene::of(CloudOptions::new().phases(Phases { ending, ..Phases::default() })).await
 }
 
+/// Only the security group is left, until the instances have shut down.
+async fn the_group_goes_with_the_instances(scene: Scene) {
+    let left = scene.left().await;
+    assert!(left.len() == 1 && left[0].kind == "security group", "{left:?}");
+    scene.cloud.pass(Duration::from_secs(600));
+    scene.until_nothing_left().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs moto, ec2 machines"]
 async fn nothing_waits_for_instances_that_shut_down_for_minutes() {
@@ -43,10 +51,7 @@ async fn a_pool_whose_interfaces_cannot_be_moved_ends_when_its_instances_are_pai
     scene.cloud.rules().add(rule);
     let call = python::<u32>(SEVEN);
     assert_eq!(scene.pool(1).scope(async |pool| call.run(pool).await).await.unwrap(), 7);
-    let left = scene.left().await;
-    assert!(left.len() == 1 && left[0].kind == "security group", "{left:?}");
-    scene.cloud.pass(Duration::from_secs(600));
-    scene.until_nothing_left().await;
+    the_group_goes_with_the_instances(scene).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -56,10 +61,7 @@ async fn each_of_many_instances_that_end_together_costs_no_call() {
     let pool = scene.pool(17).start().await.unwrap();
     pool.shutdown(PATIENCE).await.unwrap();
     assert_eq!(scene.cloud.calls().count("ModifyNetworkInterfaceAttribute"), 0);
-    let left = scene.left().await;
-    assert!(left.len() == 1 && left[0].kind == "security group", "{left:?}");
-    scene.cloud.pass(Duration::from_secs(600));
-    scene.until_nothing_left().await;
+    the_group_goes_with_the_instances(scene).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
