@@ -37,7 +37,7 @@ pub(in crate::pool) struct Cloud {
     /// How long its machines lived, by its reports of those that are gone.
     pub(in crate::pool) lived: Option<Duration>,
     torn_down: AtomicUsize,
-    /// Reports machines that it has ended as released, not as gone.
+    /// Reports an ended machine as `Released`, and never as `Gone`.
     pub(in crate::pool) lingers: bool,
     /// How often something that the machines shared is still held when it should be removed.
     pub(in crate::pool) held: AtomicUsize,
