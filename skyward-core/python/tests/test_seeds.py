@@ -188,7 +188,8 @@ def test_a_normal_number_that_is_kept_when_the_first_task_begins_stays_the_calle
     own = [np.random.standard_normal()]
     generator = generators.NumpyGenerator(np.random)
     restores: list[Callable[[], object]] = []
-    assert generator.begin(restores)
+    generator.begin(restores)
+    assert len(restores) == 1
     assert np.random.standard_normal() != alone[1]
     restores[0]()
     assert [*own, np.random.standard_normal()] == list(alone)
@@ -238,7 +239,8 @@ def test_the_memory_of_pythons_generator_is_found() -> None:
     generator = generators.PythonGenerator(random)
     before = random.getstate()
     restores: list[Callable[[], object]] = []
-    assert generator.begin(restores)
+    generator.begin(restores)
+    assert len(restores) == 1
     begun = random.getstate()
     assert begun[1][-1] == 624
     assert begun != before

@@ -27,6 +27,7 @@ _POSITION: Final = _NUMBERS.to_bytes(4, sys.byteorder)
 _BYTES: Final = _KEY_BYTES + len(_POSITION)
 _AT_ONCE: Final = 32
 """States whose numbers are made at once."""
+_UNKNOWN: Final = "the memory of this generator is not known"
 
 _keys: list[bytes] = []
 # A child would otherwise have the numbers of its parent.
@@ -86,24 +87,24 @@ class PythonGenerator:
         self._generator = random._inst
         head = object.__basicsize__
         if type(self._generator).__basicsize__ < head + _BYTES:
-            raise TypeError("the memory of this generator is not known")
+            raise TypeError(_UNKNOWN)
         self._memory = _Memory(id(self._generator) + head)
         position, *key = struct.unpack(f"=i{_NUMBERS}I", self._memory.read())
         if self._generator.getstate()[1] != (*key, position):
-            raise TypeError("the memory of this generator is not known")
+            raise TypeError(_UNKNOWN)
 
-    def begin(self, restores: list[Restore]) -> bool:
+    def begin(self, restores: list[Restore]) -> None:
         """Set a new state.
 
         Args:
             restores: gets the function that restores the present state, before the state changes.
 
-        Returns:
-            Whether the module still draws from this generator; if not, nothing was done.
+        Raises:
+            AttributeError, TypeError: the module draws from something else; nothing was done.
         """
         generator, memory = self._generator, self._memory
         if self._random.random.__self__ is not generator:
-            return False
+            raise TypeError("the module draws from another generator")
         before, normal = memory.read(), generator.gauss_next
 
         def restore() -> None:
@@ -113,7 +114,6 @@ class PythonGenerator:
         restores.append(restore)
         memory.write(_POSITION + _new_key())
         generator.gauss_next = None
-        return True
 
 
 class NumpyGenerator:
@@ -134,25 +134,25 @@ class NumpyGenerator:
         self._random = numpy_random
         self._generator = numpy_random.get_bit_generator()
         if type(self._generator) is not numpy_random.MT19937:
-            raise TypeError("the memory of this generator is not known")
+            raise TypeError(_UNKNOWN)
         self._memory = _Memory(self._generator.ctypes.state_address)
         # Hooks and declared payloads have run already.
         has_drawn = numpy_random.get_state(legacy=False)["has_gauss"]
         self._undrawn = b"" if has_drawn else self._memory.read()
         """The memory as it was set last."""
 
-    def begin(self, restores: list[Restore]) -> bool:
+    def begin(self, restores: list[Restore]) -> None:
         """Set a new state.
 
         Args:
             restores: gets the function that restores the present state, before the state changes.
 
-        Returns:
-            True.
+        Raises:
+            Exception: the payload has chosen a generator that cannot be made anew.
         """
         if not self._is_same():
             self._replace(restores)
-            return True
+            return
         memory = self._memory
         before = memory.read()
         drawn = None if before == self._undrawn else self._random.get_state(legacy=False)
@@ -174,7 +174,6 @@ class NumpyGenerator:
             self._forget_normal()
         begun = self._undrawn = _new_key() + _POSITION
         memory.write(begun)
-        return True
 
     def _replace(self, restores: list[Restore]) -> None:
         """Put a new generator in the place of the one that the payload has chosen."""

@@ -84,16 +84,18 @@ class Apart:
             self._keep(cuda, "get_rng_state_all", "set_rng_state_all", "manual_seed_all")
 
     def _begin(self, generator: generators.PythonGenerator | generators.NumpyGenerator | None) -> bool:
-        with suppress(Exception):
-            return generator is not None and generator.begin(self._restores)
+        if generator is not None:
+            with suppress(Exception):
+                generator.begin(self._restores)
+                return True
         return False
 
     def _keep(self, source: Any, read: str, write: str, seed: str, **how: object) -> None:
         """Remember a state that the functions of these names read and write, and set another one."""
         if source is None:
             return
-        # The payload may have replaced NumPy's generator by one that takes no seed, and another
-        # thread may be importing the library now.
+        # The payload may have put something in place of a function, and another thread may be
+        # importing the library now.
         with suppress(Exception):
             self._restores.append(partial(getattr(source, write), getattr(source, read)(**how)))
             getattr(source, seed)(int.from_bytes(os.urandom(4), "little"))
