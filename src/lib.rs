@@ -74,7 +74,7 @@ pub use skyward_core::terminal;
 pub use skyward_core::testkit;
 pub use skyward_core::{Error, ErrorKind, Reaped, Result, interrupted, reap, reap_expired};
 #[doc(inline)]
-pub use skyward_core::{compute, error, event, ids, payload, plugin, pool, remote, spec};
+pub use skyward_core::{compute, error, event, files, ids, payload, plugin, pool, remote, spec};
 
 #[cfg(not(feature = "aws"))]
 #[doc(inline)]
@@ -150,8 +150,8 @@ pub use skyward_plugins as plugins;
 pub mod prelude {
     #[cfg(feature = "aws")]
     pub use skyward_aws::Aws;
+    pub use skyward_core::compute::{Artifact, PendingCompute, join_all};
     pub use skyward_core::compute::{ComputePool, ComputePoolExt};
-    pub use skyward_core::compute::{PendingCompute, join_all};
     pub use skyward_core::error::{Error, ErrorKind, Result};
     pub use skyward_core::event::{EventItem, PoolEvent};
     pub use skyward_core::ids::{NodeIndex, Rank};

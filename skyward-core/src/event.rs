@@ -3,6 +3,7 @@
 mod display;
 mod output;
 mod stream;
+mod transfer;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ pub(crate) use display::count;
 pub use output::{OutputChunk, OutputStream};
 use serde::{Deserialize, Serialize, Serializer};
 pub use stream::{EventItem, Events};
+pub use transfer::{Transfer, TransferState};
 
 use crate::error::{Error, RankStacks, WorkerExit};
 use crate::ids::{Attempt, Generation, MachineId, NodeIndex, OfferId, Rank, TaskId};
@@ -213,6 +215,9 @@ pub enum PoolEvent {
         #[serde(serialize_with = "all")]
         stacks: Arc<[RankStacks]>,
     },
+    /// A copy of files from a node to this host goes on, each half second, or has ended. A copy that
+    /// is quicker only reports its end.
+    Transfer(Transfer),
     /// Bytes that a worker wrote to standard output or standard error.
     Output(OutputChunk),
     /// A payload or a hook called `sky.report(value)`.

@@ -18,6 +18,8 @@ pub mod payload;
 
 pub mod event;
 
+pub mod files;
+
 pub mod compute;
 
 pub mod plugin;

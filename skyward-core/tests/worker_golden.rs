@@ -3,13 +3,18 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 
 use bytes::Bytes;
 use serde_json::Value;
+use skyward_core::files::{Entry, EntryKind, Identity, NodePath, Piece};
 use skyward_core::payload::TraceContext;
 use skyward_core::worker::calls::{CallFrame, FromCaller, ToCaller};
 use skyward_core::worker::codec::{Decoder, Frame};
-use skyward_core::worker::message::{Awaited, FromAgent, FromWorker, Signal, ToAgent, ToWorker, WorkerHello};
+use skyward_core::worker::message::{
+    Awaited, FromAgent, FromMover, FromWorker, Refused, Signal, ToAgent, ToMover, ToWorker, WorkerHello,
+};
 
 #[derive(serde::Deserialize)]
 struct Golden {
@@ -33,7 +38,7 @@ fn every_frame_is_encoded_and_decoded_as_on_the_node() {
         assert!(!decoder.is_mid_frame(), "{}", golden.name);
         assert_eq!(frame.body, unhex(&golden.body_hex), "{}", golden.name);
         match golden.direction.as_str() {
-            "client_to_agent" | "client_to_worker" | "client_to_calls" => {
+            "client_to_agent" | "client_to_worker" | "client_to_calls" | "client_to_mover" => {
                 let (head, body) = encode(golden, frame.body.clone());
                 let mut encoded = Frame::prefix(&head, body.len()).unwrap().to_vec();
                 encoded.extend_from_slice(&body);
@@ -41,6 +46,7 @@ fn every_frame_is_encoded_and_decoded_as_on_the_node() {
             }
             "agent_to_client" => check_agent(golden, frame),
             "calls_to_client" => check_calls(golden, frame),
+            "mover_to_client" => check_mover(golden, frame),
             _ => check_worker(golden, frame),
         }
     }
@@ -99,6 +105,8 @@ fn encode(golden: &Golden, body: Bytes) -> (Vec<u8>, Bytes) {
         8 => ToAgent::Shutdown { request: number(1), grace: float(2) }.encode(),
         9 => ToAgent::Recall { generation: number(1), worker: small(2), pid: small(3), upto: number(4) }.encode(),
         10 => ToAgent::Watch { command: serde_json::from_value(head[1].clone()).unwrap() }.encode(),
+        11 => ToAgent::Mover { request: number(1) }.encode(),
+        193..=196 => return (to_mover(head).encode(if number(0) == 193 { 0 } else { number(1) }).unwrap(), body),
         65 => {
             let streams: Vec<(u64, u64, u64)> = serde_json::from_value(head[4].clone()).unwrap();
             let awaited = |(run, arrived, granted)| Awaited { run, arrived, granted };
@@ -150,6 +158,57 @@ fn encode(golden: &Golden, body: Bytes) -> (Vec<u8>, Bytes) {
     .unwrap()
 }
 
+fn to_mover(head: &[Value]) -> ToMover {
+    let number = |at: usize| head[at].as_u64().unwrap();
+    let text = |at: usize| head[at].as_str().unwrap().to_owned();
+    let path = || {
+        let path = OsString::from_vec(unhex(head[3]["hex"].as_str().unwrap()));
+        if text(2).is_empty() { NodePath::new(path) } else { NodePath::of_artifact(text(2), path) }
+    };
+    match number(0) {
+        193 => ToMover::Hello { pool: text(2) },
+        194 => ToMover::Stat { path: path() },
+        195 => {
+            let identity: Option<(u64, u64, i64)> = serde_json::from_value(head[4].clone()).unwrap();
+            let identity = identity.map(|(inode, size, modified)| Identity { inode, size, modified });
+            ToMover::Read { path: path(), identity, offset: number(5), length: number(6) }
+        }
+        _ => ToMover::Drop { artifact: text(2) },
+    }
+}
+
+fn check_mover(golden: &Golden, frame: Frame) {
+    let body = frame.body.clone();
+    let (request, message) = FromMover::decode(frame).unwrap_or_else(|error| panic!("{}: {error}", golden.name));
+    let head = &golden.head;
+    let number = |at: usize| head[at].as_u64().unwrap();
+    match message {
+        FromMover::Hello { version, pid } => assert_eq!((request, version, pid), (0, 3, 4244)),
+        FromMover::Entries { more, entries } => {
+            assert_eq!((request, Some(more)), (number(1), head[2].as_bool()));
+            assert_eq!((entries[0].path.as_os_str(), &entries[0].kind), ("".as_ref(), &EntryKind::Folder));
+            if let [_, file, link] = &entries[..] {
+                let identity = Identity { inode: u64::MAX, size: 1 << 40, modified: 1_700_000_000_123_456_789 };
+                let path = OsString::from_vec(b"caf\xe9".to_vec());
+                assert_eq!(*file, Entry::new(&path, EntryKind::File { executable: true }, identity));
+                assert_eq!(link.kind, EntryKind::Link(path.into()));
+            }
+        }
+        FromMover::Piece(Piece { identity, bytes }) => {
+            assert_eq!((request, identity.inode, identity.size), (number(1), number(2), number(3)));
+            assert_eq!((Some(identity.modified), bytes), (head[4].as_i64(), body));
+        }
+        FromMover::Done => assert_eq!((request, number(0)), (number(1), 228)),
+        FromMover::Failed(Refused { kind, words, errno }) => {
+            let kind = format!("{kind:?}").to_lowercase();
+            let found = (request, kind.as_str(), words.as_str(), i64::from(errno));
+            let text = |at: usize| head[at].as_str().unwrap();
+            assert_eq!(found, (number(1), text(2), text(3), head[4].as_i64().unwrap()));
+        }
+        FromMover::Error { text } => assert_eq!((request, Some(&*text)), (0, head[2].as_str())),
+    }
+}
+
 fn check_agent(golden: &Golden, frame: Frame) {
     let message = FromAgent::decode(frame).unwrap_or_else(|error| panic!("{}: {error}", golden.name));
     let head = &golden.head;
@@ -158,7 +217,7 @@ fn check_agent(golden: &Golden, frame: Frame) {
             let installed: BTreeMap<String, String> = rmp_serde::from_slice(&installed).unwrap();
             assert_eq!(installed["python"].as_str(), "3.12");
             assert_eq!(installed.len(), 3);
-            assert_eq!(version, 2);
+            assert_eq!(version, 3);
             assert_eq!(pid, 4242);
             assert_eq!(python.as_str(), head[3].as_str().unwrap());
         }
@@ -224,6 +283,10 @@ fn check_agent(golden: &Golden, frame: Frame) {
             assert_eq!(pid, 4243);
             assert_eq!(path.as_str(), head[4].as_str().unwrap());
         }
+        FromAgent::Mover { request, pid, path } => {
+            assert_eq!((request, pid), (9, 4244));
+            assert_eq!(path.as_str(), head[3].as_str().unwrap());
+        }
         FromAgent::Notice { kind, seconds, words } => {
             assert_eq!(kind.as_str(), "preempted");
             assert_eq!(seconds, 120.0);
@@ -237,7 +300,7 @@ fn check_calls(golden: &Golden, frame: Frame) {
     let number = |at: usize| golden.head[at].as_u64().unwrap();
     match message {
         FromCaller::Hello(hello) => {
-            assert_eq!(hello.version, 2);
+            assert_eq!(hello.version, 3);
             assert_eq!(hello.pid, 4243);
             assert_eq!(hello.generation, 1);
             assert_eq!(hello.rank, 0);
@@ -304,7 +367,7 @@ fn check_worker(golden: &Golden, frame: Frame) {
     let head = &golden.head;
     match message {
         FromWorker::Hello(WorkerHello { version, pid, generation, rank, received, failure, .. }) => {
-            assert_eq!(version, 2);
+            assert_eq!(version, 3);
             assert_eq!(pid, 4243);
             assert_eq!(generation, 1);
             assert_eq!(rank, 0);

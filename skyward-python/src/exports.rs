@@ -36,6 +36,7 @@ pub(super) static SKYWARD: Exports = Exports {
     module: "skyward",
     names: &[
         ("Accelerator", Export::Opaque),
+        ("Artifact", Export::Opaque),
         ("CallError", Export::Opaque),
         ("Future", Export::Opaque),
         ("InstanceInfo", Export::Opaque),
@@ -47,6 +48,7 @@ pub(super) static SKYWARD: Exports = Exports {
         ("Retry", Export::Opaque),
         ("StoreFull", Export::Opaque),
         ("WorkerLost", Export::Opaque),
+        ("artifact", Export::Function(&["source", "name", "move"])),
         ("as_completed", Export::Function(&["futures", "timeout"])),
         ("compute", Export::Opaque),
         ("function", Export::Opaque),
@@ -71,7 +73,7 @@ pub(super) static SKYWARD: Exports = Exports {
         ("trace_context", Export::Function(&[])),
         ("wait", Export::Function(&["futures", "timeout", "return_when"])),
     ],
-    inner: &["agent", "worker"],
+    inner: &["agent", "mover", "worker"],
 };
 
 static INTEGRATIONS: Exports = Exports {

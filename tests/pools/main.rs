@@ -13,6 +13,7 @@ mod common;
 mod elastic;
 mod environments;
 mod failures;
+mod files;
 mod imports;
 mod joblib;
 mod joined_world;

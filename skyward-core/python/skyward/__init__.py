@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ._nested.future import Future, as_completed, wait
     from ._nested.options import Retry, map, options, submit
     from ._nested.refs import Ref, put
+    from ._sky.artifact import Artifact, artifact
     from ._sky.cluster import Accelerator, InstanceInfo, Network, Peer, instance_info
     from ._sky.notices import notice, on_notice
     from ._sky.output import compute, function, redirect_output, silent, stderr, stdout
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Accelerator",
+    "Artifact",
     "CallError",
     "Future",
     "InstanceInfo",
@@ -39,6 +41,7 @@ __all__ = [
     "Retry",
     "StoreFull",
     "WorkerLost",
+    "artifact",
     "as_completed",
     "compute",
     "function",
@@ -66,10 +69,12 @@ __all__ = [
 
 _HOMES = {
     "Accelerator": "_sky.cluster",
+    "Artifact": "_sky.artifact",
     "InstanceInfo": "_sky.cluster",
     "Network": "_sky.cluster",
     "Peer": "_sky.cluster",
     "PlanError": "_sky.plan",
+    "artifact": "_sky.artifact",
     "hook_value": "_tasks.hooks",
     "instance_info": "_sky.cluster",
     "is_head": "_sky.shard",

@@ -73,11 +73,23 @@ _OPTIONS = {"crash": 0, "out_of_memory": 1, "node_lost": 2, "preempted": 5, "tim
 _LOST = {"kind": "lost", "message": "its worker has crashed"}
 _FACTS = {"cpus": 2, "memory_bytes": 25_000_000_000, "hostname": "node0"}
 
+_ARTIFACT = "0123456789abcdef" * 2
+_ENTRIES = [
+    (b"", "folder", 70_000, 4096, -1, False, b""),
+    (b"caf\xe9", "file", (1 << 64) - 1, 1 << 40, 1_700_000_000_123_456_789, True, b""),
+    (b"link", "link", 70_002, 3, 0, False, b"caf\xe9"),
+]
+"""What is below a folder, with names that are no text."""
 _INSTALLED = {"msgspec": "0.19.0", "numpy": "2.1.3", "python": "3.12"}
 
 
 def _packed(value: Any) -> bytes:
     return msgspec.msgpack.encode(value)
+
+
+def shown(head: list[Any]) -> list[Any]:
+    """Return a head as JSON has it: bytes, which JSON does not have, become a map of their hexadecimal digits."""
+    return [{"hex": item.hex()} if isinstance(item, bytes) else item for item in head]
 
 
 def frames() -> list[dict[str, Any]]:
@@ -101,7 +113,7 @@ def frames() -> list[dict[str, Any]]:
         (b"\x92\xa7float64\x92\x00\x05", "float64_empty"),
     ]
     table: list[tuple[str, str, list[Any], bytes]] = [
-        ("hello", "client_to_agent", [wire.HELLO, 2, "pool", 1 << 30], b""),
+        ("hello", "client_to_agent", [wire.HELLO, 3, "pool", 1 << 30], b""),
         ("start", "client_to_agent", [wire.START, 5, 1, [0, 1]], _packed(_SPEC)),
         ("reserve_port", "client_to_agent", [wire.RESERVE_PORT, 7], b""),
         ("signal", "client_to_agent", [wire.SIGNAL, 1, 0, "interrupt"], b""),
@@ -111,7 +123,8 @@ def frames() -> list[dict[str, Any]]:
         ("shutdown", "client_to_agent", [wire.SHUTDOWN, 8, 2.0], b""),
         ("recall", "client_to_agent", [wire.RECALL, 1, 0, 4243, 70_000], b""),
         ("watch", "client_to_agent", [wire.WATCH, ["/usr/bin/poll", "--every", "5"]], b""),
-        ("hello", "agent_to_client", [wire.AGENT_HELLO, 2, 4242, "3.12.1", _FACTS], _packed(_INSTALLED)),
+        ("mover", "client_to_agent", [wire.MOVER, 9], b""),
+        ("hello", "agent_to_client", [wire.AGENT_HELLO, 3, 4242, "3.12.1", _FACTS], _packed(_INSTALLED)),
         ("started", "agent_to_client", [wire.STARTED, 5, 1, [[0, 4243, "/tmp/n/g1w0.sock"]]], b""),
         ("port", "agent_to_client", [wire.PORT, 7, "127.0.3.1", 41234], b""),
         ("exited_code", "agent_to_client", [wire.EXITED, 1, 0, 4243, 7, None, False, 300], b""),
@@ -127,8 +140,9 @@ def frames() -> list[dict[str, Any]]:
         ("recalled", "agent_to_client", [wire.RECALLED, 1, 0, 4243, 70_000, 300], b""),
         ("calls", "agent_to_client", [wire.CALLS, 1, 0, 4243, "/tmp/n/g1w0.calls"], b""),
         ("notice", "agent_to_client", [wire.AGENT_NOTICE, "preempted", 120.0, "the market wants it back"], b""),
-        ("hello_first", "client_to_worker", [wire.ATTACH, 2, 1, 0, []], b""),
-        ("hello_again", "client_to_worker", [wire.ATTACH, 2, 1, 41, [[7, 0, 16], [8, 3, 300]]], b""),
+        ("mover", "agent_to_client", [wire.AGENT_MOVER, 9, 4244, "/tmp/n/mover.sock"], b""),
+        ("hello_first", "client_to_worker", [wire.ATTACH, 3, 1, 0, []], b""),
+        ("hello_again", "client_to_worker", [wire.ATTACH, 3, 1, 41, [[7, 0, 16], [8, 3, 300]]], b""),
         ("load", "client_to_worker", [wire.LOAD, 1, "0123456789abcdef"], _packed(_LOAD)),
         ("run", "client_to_worker", [wire.RUN, 1 << 40, 1, 41, 0, None], _packed({"x": 1})),
         ("run_stream", "client_to_worker", [wire.RUN, 9, 1, 41, 16, _TRACE], b"\x80"),
@@ -140,11 +154,11 @@ def frames() -> list[dict[str, Any]]:
         ("bye", "client_to_worker", [wire.BYE], b""),
         ("notice", "client_to_worker", [wire.NOTICE, "budget", 90.5, ""], b""),
         ("size", "client_to_worker", [wire.SIZE, 70_000], b""),
-        ("hello_ready", "worker_to_client", [wire.WORKER_HELLO, 2, 4243, 1, 0, True, "3.12.1", 300], b""),
+        ("hello_ready", "worker_to_client", [wire.WORKER_HELLO, 3, 4243, 1, 0, True, "3.12.1", 300], b""),
         (
             "hello_failed",
             "worker_to_client",
-            [wire.WORKER_HELLO, 2, 4243, 1, 0, False, "3.12.1", 0],
+            [wire.WORKER_HELLO, 3, 4243, 1, 0, False, "3.12.1", 0],
             _packed({**_FAILURE, "kind": "hook", "plugin": "jax", "phase": "enter"}),
         ),
         ("failure", "worker_to_client", [wire.FAILURE, 42, 9, 100, 0, 250], _packed(_FAILURE)),
@@ -153,7 +167,7 @@ def frames() -> list[dict[str, Any]]:
         ("import_begins", "worker_to_client", [wire.IMPORT, 9, True], b""),
         ("import_ended", "worker_to_client", [wire.IMPORT, 9, False], b""),
         ("result_call", "worker_to_client", [wire.RESULT, 43, 11, 100, 0, 250], _ANSWER),
-        ("hello", "client_to_calls", [wire.CALLS_ATTACH, 2, 1, 70_000], b""),
+        ("hello", "client_to_calls", [wire.CALLS_ATTACH, 3, 1, 70_000], b""),
         ("outcome_ok", "client_to_calls", [wire.OUTCOME, 1, 7, True, 250], _ANSWER),
         ("outcome_failed", "client_to_calls", [wire.OUTCOME, 2, 8, False, 0], _packed(_LOST)),
         ("help", "client_to_calls", [wire.HELP, 3, 5, 1 << 40, 4, 2, False], _CALL),
@@ -163,7 +177,7 @@ def frames() -> list[dict[str, Any]]:
         ("fetched", "client_to_calls", [wire.FETCHED, 7, 4], b"a part"),
         ("not_fetched", "client_to_calls", [wire.NOT_FETCHED, 8, 4], b""),
         ("ack", "client_to_calls", [wire.CALLS_ACK, 300], b""),
-        ("hello", "calls_to_client", [wire.CALLS_HELLO, 2, 4243, 1, 0, 300], b""),
+        ("hello", "calls_to_client", [wire.CALLS_HELLO, 3, 4243, 1, 0, 300], b""),
         ("submit", "calls_to_client", [wire.SUBMIT, 1, 7, 1 << 40, 0, None], _CALL),
         ("submit_options", "calls_to_client", [wire.SUBMIT, 2, 8, 1 << 40, 5, _OPTIONS], _CALL),
         ("wait", "calls_to_client", [wire.WAIT, 3, 1 << 40, 0], b""),
@@ -176,6 +190,38 @@ def frames() -> list[dict[str, Any]]:
         ("piece", "calls_to_client", [wire.PIECE, 10, 3], b"a part"),
         ("missing", "calls_to_client", [wire.MISSING, 11, 3], b""),
         ("ack", "calls_to_client", [wire.WORKER_CALLS_ACK, 70_000], b""),
+        ("hello", "client_to_mover", [wire.MOVER_ATTACH, 3, "pool"], b""),
+        ("stat", "client_to_mover", [wire.STAT, 1, "", b"/data/caf\xe9"], b""),
+        ("stat_artifact", "client_to_mover", [wire.STAT, 2, _ARTIFACT, b"content"], b""),
+        ("read", "client_to_mover", [wire.MOVER_READ, 3, "", b"runs/model.pt", None, 0, 2 << 20], b""),
+        (
+            "read_same",
+            "client_to_mover",
+            [wire.MOVER_READ, 4, _ARTIFACT, b"content/a", [(1 << 64) - 1, 1 << 40, -1], 1 << 33, 300],
+            b"",
+        ),
+        ("drop", "client_to_mover", [wire.MOVER_DROP, 5, _ARTIFACT], b""),
+        ("hello", "mover_to_client", [wire.MOVER_HELLO, 3, 4244], b""),
+        ("entries", "mover_to_client", [wire.ENTRIES, 1, False], _packed(_ENTRIES)),
+        ("entries_more", "mover_to_client", [wire.ENTRIES, 2, True], _packed(_ENTRIES[:1])),
+        (
+            "piece",
+            "mover_to_client",
+            [wire.MOVER_PIECE, 3, (1 << 64) - 1, 1 << 40, 1_700_000_000_123_456_789],
+            b"a part",
+        ),
+        ("piece_empty", "mover_to_client", [wire.MOVER_PIECE, 4, 70_000, 0, -1], b""),
+        ("done", "mover_to_client", [wire.DONE, 5], b""),
+        ("failed_missing", "mover_to_client", [wire.FAILED, 1, "missing", "/x: No such file or directory", 2], b""),
+        (
+            "failed_changed",
+            "mover_to_client",
+            [wire.FAILED, 4, "changed", "/x has changed since it was listed", 0],
+            b"",
+        ),
+        ("failed_kind", "mover_to_client", [wire.FAILED, 1, "kind", "/x is a named pipe", 0], b""),
+        ("failed_io", "mover_to_client", [wire.FAILED, 1, "io", "/x: Permission denied", 13], b""),
+        ("error", "mover_to_client", [wire.ERROR, 193, "this side has version 3 of the worker protocol", 0], b""),
     ]
     for name, value in values.items():
         body = b"".join(bytes(part) for part in codec.encode(value))
@@ -187,7 +233,7 @@ def frames() -> list[dict[str, Any]]:
         {
             "name": name,
             "direction": direction,
-            "head": head,
+            "head": shown(head),
             "body_hex": body.hex(),
             "frame_hex": wire.frame(head, body).hex(),
         }

@@ -51,8 +51,8 @@ def main(count):
 
 
 def test_the_first_line_and_the_hello(node: Node) -> None:
-    assert node.line == {"pid": node.line["pid"], "protocol": 2, "python": sys.version.split()[0]}
-    assert node.agent.facts[1:4] == [2, node.line["pid"], sys.version.split()[0]]
+    assert node.line == {"pid": node.line["pid"], "protocol": 3, "python": sys.version.split()[0]}
+    assert node.agent.facts[1:4] == [3, node.line["pid"], sys.version.split()[0]]
     facts = node.agent.facts[4]
     assert facts["cpus"] >= 1
     assert facts["memory_bytes"] > 1 << 20
@@ -312,7 +312,7 @@ def test_a_new_client_replaces_the_old_and_misses_no_exit(node: Node) -> None:
 
 def test_another_pools_client_is_refused(node: Node) -> None:
     other = Frames(str(node.folder / "agent.sock"))
-    other.send([wire.HELLO, 2, "other", 1 << 30])
+    other.send([wire.HELLO, wire.PROTOCOL, "other", 1 << 30])
     assert "belongs to pool pool" in other.expect(wire.ERROR)[0][2]
     assert other.at_end()
     node.agent.send([wire.PING, 1, 60.0])

@@ -342,8 +342,8 @@ def test_garbage_ends_the_connection_and_not_the_worker(node: Node) -> None:
 @pytest.mark.parametrize(
     ("first", "text"),
     [
-        ([wire.ATTACH, 3, 1, 0, []], "version 2"),
-        ([wire.ATTACH, 2, 7, 0, []], "generation 1"),
+        ([wire.ATTACH, 2, 1, 0, []], "version 3"),
+        ([wire.ATTACH, 3, 7, 0, []], "generation 1"),
         ([wire.BYE], "Hello"),
     ],
 )

@@ -13,6 +13,7 @@ from skyward._values import codec, errors
 
 from .client import AgentClient, Frames, WorkerClient
 from .conftest import Node
+from .mover import MoverClient, ask_for_mover
 
 DEEP = b"\x91" * 20_000 + b"\xc0"
 """Lists nested more deeply than Python's recursion limit."""
@@ -64,7 +65,19 @@ TO_WORKER = [
 ]
 # Left out are messages that end an agent (`Shutdown`, and `Ping` with a lease that may be over at
 # once), and `Watch`, which runs any program of this host.
-TO_AGENT = [wire.HELLO, wire.START, wire.RESERVE_PORT, wire.SIGNAL, wire.STOP, wire.LOGS, wire.RECALL, 0, 11]
+TO_AGENT = [
+    wire.HELLO,
+    wire.START,
+    wire.RESERVE_PORT,
+    wire.SIGNAL,
+    wire.STOP,
+    wire.LOGS,
+    wire.RECALL,
+    wire.MOVER,
+    0,
+    12,
+]
+TO_MOVER = [wire.MOVER_ATTACH, wire.STAT, wire.MOVER_READ, wire.MOVER_DROP, 0, 197]
 DEEP_SOURCE = b"\x82\xa5entry\xa4main\xa1x" + DEEP
 
 
@@ -122,6 +135,31 @@ def test_an_agent_outlives_every_client(node: Node) -> None:
         agent.send([wire.PING, 1, 60.0])
         agent.expect(wire.PONG)
         agent.close()
+
+    meet()
+
+
+def test_a_mover_outlives_every_client(node: Node) -> None:
+    """All clients use one mover, which still answers afterwards."""
+    pid, path = ask_for_mover(node.agent)
+
+    @FEW
+    @given(st.booleans(), st.lists(frames(TO_MOVER), max_size=4))
+    @example(True, [raw(b"\x94\xcc\xc2\x01" + DEEP)])
+    @example(True, [wire.frame([wire.STAT, 1, "", b"x" * 1_000_000])])
+    @example(True, [wire.frame([wire.STAT, 1, "\0", b"\0"])])
+    @example(True, [wire.frame([wire.STAT, 1, "", b"work"])] * 99)
+    @example(True, [wire.frame([wire.MOVER_READ, 1, "", b"agent.log", None, (1 << 63) - 1, 2 << 20])])
+    @example(True, [wire.frame([wire.MOVER_READ, 1, "", b"agent.log", [-1, 1 << 63, 0], 0, 1])])
+    @example(True, [wire.frame([wire.MOVER_DROP, 1, "é" * 32])])
+    def meet(greets: bool, sent: list[bytes]) -> None:
+        client = MoverClient(path) if greets else Frames(path)
+        send(client, sent)
+        client.close()
+        mover = MoverClient(path)
+        assert mover.hello[2] == pid
+        assert mover.stat("work")[0][1] == "folder"
+        mover.close()
 
     meet()
 

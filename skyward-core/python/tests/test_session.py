@@ -186,7 +186,7 @@ def test_a_client_that_reads_slowly_gets_the_result_of_a_terminated_worker(ends:
 
 
 def attach(client: WorkerClient, ends: Ends, streams: list[list[int]]) -> None:
-    client.send([wire.ATTACH, 2, 1, 0, streams])
+    client.send([wire.ATTACH, wire.PROTOCOL, 1, 0, streams])
     ends.session.wait()
     client.expect(wire.WORKER_HELLO)
 

@@ -95,7 +95,7 @@ def test_malformed_frames_are_refused(data: bytes) -> None:
         ([wire.PING, 1, float("inf")], wire.PING, "$[2]"),
         ([wire.LOGS, 1, 0, -1, 0], wire.LOGS, "$[3]"),
         ([wire.LOGS, 1, 0, 1 << 63, 0], wire.LOGS, ""),
-        ([wire.HELLO, 3, {"of": "another version"}], wire.HELLO, "version 2"),
+        ([wire.HELLO, 2, {"of": "another version"}], wire.HELLO, "version 3"),
     ],
 )
 def test_messages_are_checked_before_they_reach_the_code(head: object, number: int, text: str) -> None:

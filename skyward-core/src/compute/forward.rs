@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use super::{ComputePool, PoolStatus};
 use crate::error::Result;
 use crate::event::Events;
+use crate::files::NodeFiles;
 use crate::payload::{Target, Task, TaskHandle};
 use crate::spec::Nodes;
 
@@ -35,6 +36,10 @@ macro_rules! forward {
 
             fn events(&self) -> Events {
                 (**self).events()
+            }
+
+            fn files(&self) -> Option<&dyn NodeFiles> {
+                (**self).files()
             }
 
             async fn resize(&self, nodes: Nodes) -> Result<()> {

@@ -4,6 +4,7 @@
 //! A [`ComputePool`] is anything that can run tasks: a provisioned [`Pool`](crate::pool::Pool), a
 //! fake for the tests of a service, a proxy.
 
+mod artifact;
 mod forward;
 mod map;
 mod pending;
@@ -13,12 +14,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use artifact::Artifact;
 pub use map::ComputePoolExt;
 pub use pending::{Join, PendingCompute, join_all};
 pub use status::{CallsStatus, NodeStatus, PoolPhase, PoolStatus, WaitingFor, WorkerStatus};
 
 use crate::error::Result;
 use crate::event::Events;
+use crate::files::NodeFiles;
 use crate::payload::{Target, Task, TaskHandle};
 use crate::spec::Nodes;
 
@@ -70,6 +73,12 @@ pub trait ComputePool: Send + Sync {
 
     /// A stream of the events that the pool emits from now on.
     fn events(&self) -> Events;
+
+    /// The files on the pool's nodes, which an [`Artifact`] is read from. Default: the pool keeps no
+    /// files.
+    fn files(&self) -> Option<&dyn NodeFiles> {
+        None
+    }
 
     /// Changes the number of nodes, and waits until the change is complete:
     ///

@@ -67,6 +67,13 @@ pub enum ErrorKind {
     Closed,
     /// The node, rank or other item that was named does not exist.
     NotFound,
+    /// An artifact is not on its node any more: the node's machine is gone, or the artifact was
+    /// discarded.
+    ArtifactLost,
+    /// A file on a node changed while it was read.
+    Changed,
+    /// The bytes of a file that arrived are not the ones that were on the node.
+    Damaged,
     /// A provider is not the one on record: another engine at the same path, another machine.
     Identity,
     /// The node sent an answer that violates the protocol.

@@ -45,6 +45,7 @@ impl fmt::Display for PoolEvent {
                 write!(f, "task {task}: {done} calls done, {running} running, {waiting} waiting")
             }
             Self::TaskStalled { task, entry, message, .. } => write!(f, "task {task}, `{entry}`: {message}"),
+            Self::Transfer(transfer) => transfer.fmt(f),
             Self::Output(output) => write!(f, "rank {}: {}", output.rank, String::from_utf8_lossy(&output.bytes)),
             Self::Report(report) => match report.task {
                 Some(task) => write!(f, "task {task} reports a value on rank {}", report.rank),

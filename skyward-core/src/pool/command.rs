@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use crate::error::{Error, Result};
 use crate::event::DrainReason;
 use crate::ids::{Generation, NodeIndex, Rank};
+use crate::pool::mover::Mover;
 use crate::scheduler::Loss;
 use crate::spec::Nodes;
 
@@ -50,6 +51,11 @@ pub(crate) enum Command {
         reason: DrainReason,
         ends_in: Duration,
         words: String,
+    },
+    /// Somebody reads files of a node: reach its mover.
+    ReachMover {
+        node: NodeIndex,
+        done: oneshot::Sender<Result<Mover>>,
     },
     /// No task begins any more; the pool ends when no task runs, and at the deadline at the latest.
     Drain {

@@ -9,12 +9,14 @@ use tokio::sync::oneshot;
 use super::command::Command;
 use super::custody::cleanup::Cleanup;
 use super::driver::supervisor::not_gone;
+use super::node_handle::PoolNode;
 use super::tasks::shared::Shared;
 use crate::compute::ComputePool;
 use crate::compute::PoolStatus;
 use crate::error::{Error, ErrorKind, RankStacks, Result};
 use crate::event::Events;
-use crate::ids::{PoolId, Rank};
+use crate::files::NodeFiles;
+use crate::ids::{NodeIndex, PoolId, Rank};
 use crate::payload::{Target, Task, TaskHandle};
 use crate::spec::{Limits, Nodes};
 
@@ -49,6 +51,18 @@ impl Pool {
     /// A stream of the events that happen from now on.
     pub fn events(&self) -> Events {
         self.0.shared.events()
+    }
+
+    /// One node, to copy or follow files of it.
+    ///
+    /// ```no_run
+    /// # use skyward_core as skyward;
+    /// # async fn example(pool: skyward::pool::Pool) -> skyward::Result<()> {
+    /// pool.node(1).fetch("outputs", "results/outputs-1").await
+    /// # }
+    /// ```
+    pub fn node(&self, index: u32) -> PoolNode {
+        PoolNode::new(Arc::clone(&self.0.shared), NodeIndex(index))
     }
 
     /// Where the worker of a rank is now: the Python stacks of all its threads, while a task runs,
@@ -211,6 +225,10 @@ impl ComputePool for Pool {
 
     fn events(&self) -> Events {
         self.events()
+    }
+
+    fn files(&self) -> Option<&dyn NodeFiles> {
+        Some(&*self.0.shared)
     }
 
     async fn resize(&self, nodes: Nodes) -> Result<()> {

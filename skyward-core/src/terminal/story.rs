@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::clean::clean;
 use super::lines::{Line, Lines};
 use crate::error::{Listed, WorkerExit};
-use crate::event::{EventItem, OutputStream, PoolEvent, count};
+use crate::event::{EventItem, OutputStream, PoolEvent, TransferState, count};
 use crate::ids::{MachineId, NodeIndex, Rank, TaskId};
 
 /// The state of a pool as the terminal shows it.
@@ -25,6 +25,8 @@ pub(super) struct Story {
     /// The tasks whose payloads make calls, each with the number of calls that have ended, run and
     /// wait.
     calls: BTreeMap<TaskId, [usize; 3]>,
+    /// The copies of files that run, each in words.
+    transfers: BTreeMap<u64, String>,
     ready: bool,
     ending: bool,
 }
@@ -59,6 +61,7 @@ impl Story {
             nodes: BTreeMap::new(),
             workers: None,
             calls: BTreeMap::new(),
+            transfers: BTreeMap::new(),
             ready: false,
             ending: false,
         }
@@ -70,8 +73,9 @@ impl Story {
         match item {
             EventItem::Event(event) => self.event(event, after, &mut shows),
             EventItem::Missed(number) => {
-                // The last `Calls` event of a task may be among the missed events.
+                // The last event of a task's calls, or of a transfer, may be among the missed events.
                 self.calls.clear();
+                self.transfers.clear();
                 shows.push(Show::Note(match number {
                     1 => "1 event was not shown: the terminal was too slow".to_owned(),
                     _ => format!("{number} events were not shown: the terminal was too slow"),
@@ -89,6 +93,7 @@ impl Story {
         self.nodes.clear();
         self.workers = None;
         self.calls.clear();
+        self.transfers.clear();
         self.unfinished(None)
     }
 
@@ -107,6 +112,10 @@ impl Story {
         rows.extend(calls);
         if self.calls.len() > MAX_ROWS {
             rows.push(Row::Text(format!("and {} more tasks that make calls", self.calls.len() - MAX_ROWS)));
+        }
+        rows.extend(self.transfers.values().take(MAX_ROWS).map(|text| Row::Text(text.clone())));
+        if self.transfers.len() > MAX_ROWS {
+            rows.push(Row::Text(format!("and {} more copies of files", self.transfers.len() - MAX_ROWS)));
         }
         let progress: Vec<_> = self.lines.progress().collect();
         let shown = progress.iter().take(MAX_ROWS);
@@ -156,6 +165,13 @@ impl Story {
             PoolEvent::Calls { task, done, running, waiting } => {
                 self.calls.insert(*task, [*done, *running, *waiting]);
             }
+            PoolEvent::Transfer(transfer) => match transfer.state {
+                TransferState::Running => {
+                    self.transfers.insert(transfer.number, words());
+                }
+                // One that was quick was never shown.
+                _ => shows.extend(self.transfers.remove(&transfer.number).map(|_| Show::Step(words()))),
+            },
             PoolEvent::TaskStalled { stacks, .. } => {
                 shows.push(Show::Note(words()));
                 let stacks = Listed(stacks).to_string();
@@ -262,5 +278,5 @@ fn time(duration: Duration) -> String {
 /// The most lines that are shown of the stacks of a gang without progress.
 const MAX_STACKS: usize = 60;
 
-/// The most nodes, tasks, and workers with a row of their own. The others share one row.
+/// The most nodes, tasks, transfers, and workers with a row of their own. The others share one row.
 const MAX_ROWS: usize = 8;

@@ -6,7 +6,7 @@ use indicatif::{ProgressDrawTarget, TermLike};
 use super::story::Row;
 use super::*;
 use crate::error::{Error, ErrorKind, RankStacks, WorkerExit, silence};
-use crate::event::{OutputChunk, PoolEvent};
+use crate::event::{OutputChunk, PoolEvent, Transfer, TransferState};
 use crate::ids::{Attempt, Generation, MachineId, NodeIndex, Rank, TaskId};
 
 fn story() -> Story {
@@ -372,4 +372,26 @@ impl Recorder {
         }
         Named(self.clone(), name)
     }
+}
+
+#[test]
+fn a_copy_of_files_has_a_row_while_it_runs_and_a_line_if_it_was_shown() {
+    let mut story = story();
+    let mut show = |number, bytes, state| {
+        let mut transfer = Transfer::new(number, NodeIndex(1), "run\u{1b}[2J", 100 << 20, 1);
+        (transfer.bytes, transfer.state) = (bytes, state);
+        let shows = story.render(&event(PoolEvent::Transfer(transfer)), Duration::ZERO);
+        (shows, story.rows())
+    };
+    let (shows, rows) = show(1, 50 << 20, TransferState::Running);
+    assert!(shows.is_empty());
+    assert!(
+        matches!(&rows[..], [Row::Text(text)] if text.starts_with("run") && text.contains("50 of 100 MiB")),
+        "{rows:?}"
+    );
+    assert!(!format!("{rows:?}").contains("\\u{1b}"), "{rows:?}");
+    let (shows, rows) = show(1, 100 << 20, TransferState::Done);
+    assert!(rows.is_empty());
+    assert!(matches!(&shows[..], [Show::Step(text)] if text.contains("100 MiB in")), "{shows:?}");
+    assert_eq!(show(2, 100 << 20, TransferState::Done), (vec![], vec![]), "it was too quick to be shown");
 }

@@ -1,5 +1,6 @@
 //! A pool whose workers run no Python, for the tests of a service's handlers.
 
+use super::FakeArtifacts;
 use super::fake_provider::FakeProvider;
 use super::script::{Answer, FakeTask, Rule, Script};
 use crate::pool::{Pool, PoolBuilder};
@@ -35,6 +36,15 @@ impl FakePool {
     /// # }).unwrap();
     /// ```
     pub fn answering(answer: impl Fn(&FakeTask<'_>) -> Answer + Send + Sync + 'static) -> PoolBuilder {
-        Pool::builder().provider(FakeProvider::new(Script::new().rule(Rule::all().answer(answer))))
+        Self::with_artifacts(&FakeArtifacts::default(), answer)
+    }
+
+    /// The same, with these artifacts on its nodes, which the answers may contain.
+    pub fn with_artifacts(
+        artifacts: &FakeArtifacts,
+        answer: impl Fn(&FakeTask<'_>) -> Answer + Send + Sync + 'static,
+    ) -> PoolBuilder {
+        let script = Script::new().rule(Rule::all().answer(answer)).artifacts(artifacts);
+        Pool::builder().provider(FakeProvider::new(script))
     }
 }

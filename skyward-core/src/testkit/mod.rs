@@ -6,6 +6,7 @@
 
 pub mod cuttable;
 mod fake_calls;
+mod fake_files;
 mod fake_pool;
 pub mod fake_provider;
 pub mod fake_worker;
@@ -19,5 +20,6 @@ mod timing;
 mod violation;
 
 pub use crate::pool::tasks::lock::holds;
+pub use fake_files::FakeArtifacts;
 pub use fake_pool::FakePool;
 pub use violation::Violation;

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::FakeArtifacts;
 use super::fake_provider::Faults;
 use super::fake_worker::{Faultless, Work};
 
@@ -60,6 +61,7 @@ pub use self::task::FakeTask;
 #[derive(Debug, Clone)]
 pub struct Script {
     pub(super) faults: Arc<dyn Faults>,
+    pub(super) artifacts: FakeArtifacts,
     rules: Vec<Rule>,
 }
 
@@ -87,13 +89,20 @@ type Condition = dyn Fn(&FakeTask<'_>) -> bool + Send + Sync;
 impl Script {
     /// A script without rules and faults.
     pub fn new() -> Self {
-        Self { faults: Arc::new(Faultless), rules: Vec::new() }
+        Self { faults: Arc::new(Faultless), artifacts: FakeArtifacts::default(), rules: Vec::new() }
     }
 
     /// Replaces the faults.
     #[must_use]
     pub fn faults(mut self, faults: impl Faults) -> Self {
         self.faults = Arc::new(faults);
+        self
+    }
+
+    /// Replaces the artifacts on the nodes, which answers may contain.
+    #[must_use]
+    pub fn artifacts(mut self, artifacts: &FakeArtifacts) -> Self {
+        self.artifacts = artifacts.clone();
         self
     }
 
@@ -126,7 +135,7 @@ impl Default for Script {
 
 impl<F: Faults> From<Arc<F>> for Script {
     fn from(faults: Arc<F>) -> Self {
-        Self { faults, rules: Vec::new() }
+        Self { faults, ..Self::new() }
     }
 }
 

@@ -21,6 +21,7 @@ from .._core.descriptors import NO_ROOM, PAUSE
 from .._core.messages import (
     Hello,
     Logs,
+    Mover,
     Ping,
     Recall,
     ReservePort,
@@ -38,6 +39,7 @@ from .installed import installed
 from .last_words import last_words
 from .log import log
 from .logs import Tails
+from .mover import Mover as MoverProgram
 from .port import reserve
 from .process import WAKE, Worker
 from .stacks import Stacks
@@ -99,6 +101,7 @@ class Agent:
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._handle(listener.fileno(), self._accept)
         self._watch = WatchCommand(self._handle, self._forget, self.workers.adopt, dict(os.environ))
+        self._mover = MoverProgram(folder, self.workers.adopt, dict(os.environ))
         self._watching: Connection | None = None
         """The client that has sent the watch command, if any."""
         self._watch_children()
@@ -356,6 +359,8 @@ class Agent:
             self._follow(message)
         elif type(message) is Watch:
             self._watch_machine(connection, message.command)
+        elif type(message) is Mover:
+            connection.send(self._mover.answer(message.request))
         elif type(message) is Shutdown:
             self._shut_down(message.request, message.grace)
 

@@ -106,7 +106,8 @@ class Worker:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         opened = [stdin]
         os.makedirs(os.path.dirname(self.stacks_path), mode=0o700, exist_ok=True)
-        listener = self._listen()
+        # The sticky bit means that a connection may be handed over as a descriptor: see `Adopt`.
+        listener = listen(self.socket_path, 0o1600)
         try:
             _replace(self._peers_path, peers)
             self.account.make()
@@ -125,33 +126,12 @@ class Worker:
             for descriptor in opened:
                 os.close(descriptor)
 
-    def _listen(self) -> socket.socket:
-        try:
-            os.unlink(self.socket_path)
-        except FileNotFoundError:
-            pass
-        listener = socket.socket(socket.AF_UNIX)
-        try:
-            listener.bind(self.socket_path)
-            # The sticky bit means that a connection may be handed over as a descriptor: see
-            # `Adopt`.
-            os.chmod(self.socket_path, 0o1600)
-            listener.listen(128)
-        except OSError:
-            listener.close()
-            raise
-        return listener
-
     def _environment(
         self, spec: StartSpec, cluster: Mapping[str, Any], inherited: Mapping[str, str], listener: int
     ) -> dict[str, str]:
         full = {**inherited, **spec.env, **spec.secrets}
-        paths = [
-            _PACKAGE_ROOT,
-            *(p for p in full.get("PYTHONPATH", "").split(os.pathsep) if p and p != _PACKAGE_ROOT),
-            # Processes that a payload starts import its modules by their names.
-            self._payloads,
-        ]
+        # Processes that a payload starts import its modules by their names.
+        paths = [*import_path(full), self._payloads]
         rank = spec.cluster.node * spec.cluster.workers_per_node + self.index
         name, _, value = self.mark.partition("=")
         return {
@@ -236,6 +216,33 @@ def _spool(data: bytes) -> int:
     return descriptor
 
 
+def import_path(environment: Mapping[str, str]) -> list[str]:
+    """Return the folders of the environment's `PYTHONPATH`, after that of this package."""
+    inherited = environment.get("PYTHONPATH", "").split(os.pathsep)
+    return [_PACKAGE_ROOT, *(folder for folder in inherited if folder and folder != _PACKAGE_ROOT)]
+
+
+def listen(path: str, mode: int) -> socket.socket:
+    """Listen on a new socket at this path, in place of what is there.
+
+    Raises:
+        OSError: the socket cannot be created.
+    """
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.bind(path)
+        os.chmod(path, mode)
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
 def spawn(
     argv: list[str],
     environment: Mapping[str, str],
@@ -250,7 +257,7 @@ def spawn(
         environment: its complete environment.
         cwd: its working folder; None for the folder of this process.
         stdio: its descriptors 0 to 2.
-        listener: a socket that it inherits, if it is a worker.
+        listener: a socket that it inherits, if it is a program of this package.
 
     Raises:
         OSError: the program cannot be run.

@@ -101,6 +101,12 @@ class Watch(msgspec.Struct, tag=wire.WATCH, array_like=True):
     """The program and its arguments, run without a shell."""
 
 
+class Mover(msgspec.Struct, tag=wire.MOVER, array_like=True):
+    """Start the mover unless it runs, and say where it listens."""
+
+    request: Count
+
+
 class Cluster(msgspec.Struct):
     """The part of a start spec's cluster that the agent uses."""
 
@@ -216,5 +222,5 @@ class Size(msgspec.Struct, tag=wire.SIZE, array_like=True):
     workers: Annotated[int, msgspec.Meta(ge=1, le=(1 << 32) - 1)]
 
 
-ToAgent = Hello | Start | ReservePort | Signal | Stop | Ping | Logs | Shutdown | Recall | Watch
+ToAgent = Hello | Start | ReservePort | Signal | Stop | Ping | Logs | Shutdown | Recall | Watch | Mover
 ToWorker = Run | Attach | Load | Ack | Credit | Cancel | Bye | Adopt | Notice | Size

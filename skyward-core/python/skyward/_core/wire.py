@@ -10,13 +10,13 @@ import msgspec
 
 from .memory import allocate
 
-PROTOCOL: Final = 2
+PROTOCOL: Final = 3
 MAX_HEAD: Final = 1 << 20
 MAX_FRAME_BYTES: Final = 1 << 30
 PAYLOADS: Final = 256
 """The number of payloads that a worker keeps."""
 LARGEST_PIECE: Final = 2 << 20
-"""The most bytes of one piece of a file of a node's store."""
+"""The most bytes of one piece of a file: of a node's store, or what a mover reads."""
 DEEPEST: Final = 64
 """The most callers above a call."""
 HEADER: Final = struct.Struct("<II")
@@ -32,6 +32,7 @@ LOGS: Final = 7
 SHUTDOWN: Final = 8
 RECALL: Final = 9
 WATCH: Final = 10
+MOVER: Final = 11
 
 # From the agent to the client.
 AGENT_HELLO: Final = 33
@@ -49,6 +50,7 @@ STACKS: Final = 44
 RECALLED: Final = 45
 AGENT_NOTICE: Final = 46
 CALLS: Final = 47
+AGENT_MOVER: Final = 48
 
 # From the client to a worker.
 ATTACH: Final = 65
@@ -93,6 +95,19 @@ WORKER_CALLS_ACK: Final = 169
 FETCH: Final = 170
 PIECE: Final = 171
 MISSING: Final = 172
+
+# From the client to a mover.
+MOVER_ATTACH: Final = 193
+STAT: Final = 194
+MOVER_READ: Final = 195
+MOVER_DROP: Final = 196
+
+# From a mover to the client.
+MOVER_HELLO: Final = 225
+ENTRIES: Final = 226
+MOVER_PIECE: Final = 227
+DONE: Final = 228
+FAILED: Final = 229
 
 CALLS_ASKED: Final = 1 << 31
 """The bit that a worker sets in the index that it writes into the pipe `wake` when it has calls."""
@@ -239,7 +254,7 @@ def _explain(packed: memoryview, error: Exception) -> ProtocolError:
     if not head or type(head[0]) is not int:
         return ProtocolError("a frame's head does not start with a message number")
     number = head[0]
-    if number in (HELLO, ATTACH, CALLS_ATTACH) and len(head) > 1 and head[1] != PROTOCOL:
+    if number in (HELLO, ATTACH, CALLS_ATTACH, MOVER_ATTACH) and len(head) > 1 and head[1] != PROTOCOL:
         return ProtocolError(other_version(head[1]), number)
     return ProtocolError(f"cannot decode message {number}: {error}", number)
 

@@ -17,9 +17,13 @@ use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::fleet::Fleet;
 use crate::pool::fleet::directive::{Job, Repair, Workers};
 use crate::pool::fleet::notices::Notices;
+use crate::pool::foreign::answer;
 use crate::pool::node::generation::{NotStarted, World};
 use crate::pool::node::make::{Node, Recipe};
+use crate::pool::node::mover::reach_mover;
 use crate::pool::node::repair;
+use crate::pool::spawn::spawn;
+use crate::pool::tasks::files::without_machine;
 use crate::pool::tasks::nested::connection::reach_caller;
 use crate::pool::tasks::shared::Shared;
 
@@ -113,6 +117,10 @@ impl Serving {
             Command::Notice { node, connection, reason, ends_in, words } => {
                 self.on_agent_notice(node, connection, reason, ends_in, words);
             }
+            Command::ReachMover { node, done } => match self.node(node) {
+                Some(node) => drop(spawn(reach_mover(Arc::clone(&self.shared), node, done))),
+                None => answer(done, Err(without_machine(node))),
+            },
             // The driver's loop handles the ends of the pool.
             Command::Drain { .. } | Command::Panicked(_) | Command::Shutdown { .. } => {}
         }

@@ -172,6 +172,14 @@ impl Agent {
         }
     }
 
+    /// Makes sure that the node's mover runs. Returns its process id and the path of its socket.
+    pub(crate) async fn mover(&self, deadline: Duration) -> Result<(u32, String)> {
+        match self.request(|request| ToAgent::Mover { request }, deadline).await? {
+            FromAgent::Mover { pid, path, .. } => Ok((pid, path)),
+            other => Err(unexpected("Mover", &other)),
+        }
+    }
+
     /// Starts workers, and subscribes to their output from the offsets that `received` returns.
     pub(crate) async fn start(
         &self,
@@ -337,6 +345,7 @@ impl Listener {
             FromAgent::Started { request, .. }
             | FromAgent::Port { request, .. }
             | FromAgent::Stopped { request, .. }
+            | FromAgent::Mover { request, .. }
             | FromAgent::Error { request, .. }
             | FromAgent::Bye { request } => {
                 if let Some(late) = self.requests.end(request, message) {

@@ -5,6 +5,7 @@ pub(crate) mod generation;
 pub(crate) mod greeting;
 pub(crate) mod lease;
 pub(crate) mod make;
+pub(crate) mod mover;
 pub(crate) mod progress;
 pub(crate) mod purchase;
 pub(crate) mod renewals;

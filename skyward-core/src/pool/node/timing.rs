@@ -25,6 +25,8 @@ pub(crate) const LONGEST_RECONNECT_PAUSE: Duration = Duration::from_secs(5);
 pub(crate) const LONGEST_UNANSWERED: Duration = Duration::from_secs(900);
 /// The longest time between two looks whether another node of a world may be lost.
 pub(crate) const LOOK_AT_LOSSES: Duration = Duration::from_millis(100);
+/// How long it may take to reach a mover, which the agent may have to start.
+pub(super) const MOVER_REACHED: Duration = Duration::from_secs(20);
 /// The first pause between two attempts to reconnect; each later pause is twice as long.
 pub(crate) const RECONNECT_PAUSE: Duration = Duration::from_millis(10);
 /// The time that an agent gets to end process trees, in addition to the grace.

@@ -10,6 +10,7 @@ pub(crate) mod effect;
 pub(crate) mod entries;
 pub(crate) mod events;
 pub(crate) mod failure;
+pub(crate) mod files;
 pub(crate) mod held;
 pub(crate) mod life;
 pub(crate) mod located;

@@ -32,6 +32,7 @@ use crate::pool::fleet::Verdict;
 use crate::pool::fleet::account::Account;
 use crate::pool::foreign::foreign;
 use crate::pool::metrics::Metrics;
+use crate::pool::mover::Movers;
 use crate::provider::{Machine, clock};
 use crate::spec::{Limits, Secrets};
 use crate::worker::link::Sender;
@@ -71,6 +72,8 @@ pub(crate) struct Shared {
     pub(crate) background: Notify,
     /// Those who wait for another phase of the pool, or until a world that was held takes tasks.
     pub(super) waiters: Waiters,
+    /// The connections to the movers of nodes.
+    pub(super) movers: Movers,
 }
 
 /// The settings with which a pool starts.
@@ -113,6 +116,7 @@ impl Shared {
             commands,
             background: Notify::new(),
             waiters: Waiters::default(),
+            movers: Movers::default(),
         })
     }
 

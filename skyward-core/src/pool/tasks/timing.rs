@@ -18,6 +18,12 @@ pub(crate) const LAST_ANSWERS: Duration = Duration::from_millis(500);
 pub(crate) const LONGEST_CALLER_PAUSE: Duration = Duration::from_secs(2);
 /// How long outcomes wait while no output of their worker arrives.
 pub(crate) const OUTPUT_SILENCE: Duration = Duration::from_secs(2);
+/// The pause before a request to a mover is repeated; twice as long each time.
+pub(crate) const FIRST_MOVER_PAUSE: Duration = Duration::from_millis(50);
+/// How long a mover may take to answer a request, with all repetitions.
+pub(crate) const MOVER_ANSWER: Duration = Duration::from_secs(60);
+/// The longest pause before a request to a mover is repeated.
+pub(crate) const LONGEST_MOVER_PAUSE: Duration = Duration::from_secs(2);
 /// How often to check whether a machine is still queued.
 pub(crate) const QUEUED_CHECK: Duration = Duration::from_secs(1);
 /// The time from the first change of the calls below a task to the report, which includes all

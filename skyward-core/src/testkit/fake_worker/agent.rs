@@ -11,6 +11,7 @@ use super::frames::{number, read, send};
 use super::worker::exited;
 use super::{FakeNode, State};
 use crate::testkit::fake_calls::announcement;
+use crate::testkit::fake_files::FAKE_MOVER;
 use crate::worker::codec::Frame;
 use crate::worker::link::Sender;
 use crate::worker::message::PROTOCOL_VERSION;
@@ -118,6 +119,11 @@ impl FakeNode {
             }
             10 => {
                 let (_, _): (u32, Vec<String>) = read(head)?;
+            }
+            11 => {
+                let (_, request): (u32, u64) = read(head)?;
+                let (pid, socket) = FAKE_MOVER;
+                send(sender, &(48, request, pid, socket), Bytes::new());
             }
             _ => return None,
         }

@@ -7,10 +7,12 @@ use tokio::time::sleep;
 
 use super::{FakeNode, State, lock};
 use crate::remote::ByteStream;
+use crate::testkit::fake_files::FAKE_MOVER;
 use crate::worker::link::{Reader, Sender, link};
 
 impl FakeNode {
-    /// Connects to the socket at this path: that of the agent, of a worker, or of a worker's calls.
+    /// Connects to the socket at this path: that of the agent, of the mover, of a worker, or
+    /// of a worker's calls.
     pub fn open(&self, socket: &str) -> Option<ByteStream> {
         let (socket, calls) = match socket.strip_suffix(".calls") {
             Some(socket) => (socket, true),
@@ -21,6 +23,7 @@ impl FakeNode {
             None => None,
         };
         let socket = match (worker, calls) {
+            (None, _) if socket == FAKE_MOVER.1 => Socket::Mover,
             (None, _) => Socket::Agent,
             (Some(worker), false) => Socket::Worker(worker),
             (Some(worker), true) => Socket::Calls(worker),
@@ -99,6 +102,7 @@ impl FakeNode {
             self.0.witness.saw(self.0.node, &frame);
             let understood = match socket {
                 Socket::Agent => self.on_agent_frame(&mut state, &sender, frame),
+                Socket::Mover => self.0.script.artifacts.on_frame(&sender, &frame),
                 Socket::Worker(worker) => self.on_worker_frame(&mut state, worker, &sender, frame),
                 Socket::Calls(worker) => self.on_calls_frame(&mut state, worker, &sender, frame),
             };
@@ -117,6 +121,7 @@ impl FakeNode {
 #[derive(Debug, Clone, Copy)]
 enum Socket {
     Agent,
+    Mover,
     Worker(u32),
     Calls(u32),
 }
@@ -124,7 +129,7 @@ enum Socket {
 impl Socket {
     fn worker(self) -> Option<u32> {
         match self {
-            Self::Agent => None,
+            Self::Agent | Self::Mover => None,
             Self::Worker(worker) | Self::Calls(worker) => Some(worker),
         }
     }
@@ -133,7 +138,7 @@ impl Socket {
 fn is_there(state: &State, socket: Socket, pid: Option<u32>, connection: u64) -> bool {
     let worker = |worker: u32| state.workers.get(&worker).filter(|it| it.alive && Some(it.pid) == pid);
     match socket {
-        Socket::Agent => state.agent,
+        Socket::Agent | Socket::Mover => state.agent,
         Socket::Worker(number) => worker(number).is_some_and(|it| it.newest == connection),
         Socket::Calls(number) => {
             worker(number).and_then(|it| it.calls.as_ref()).is_some_and(|calls| calls.newest == connection)

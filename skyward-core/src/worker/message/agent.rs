@@ -23,6 +23,7 @@ pub enum ToAgent {
     Shutdown { request: u64, grace: f64 },
     Recall { generation: u64, worker: u32, pid: u32, upto: u64 },
     Watch { command: Vec<String> },
+    Mover { request: u64 },
 }
 
 /// What an agent does to a worker.
@@ -130,6 +131,12 @@ pub enum FromAgent {
         pid: u32,
         path: String,
     },
+    /// The node's mover runs, and listens at this path.
+    Mover {
+        request: u64,
+        pid: u32,
+        path: String,
+    },
 }
 
 /// A worker process that an agent started.
@@ -157,6 +164,7 @@ impl ToAgent {
             Self::Shutdown { .. } => 8,
             Self::Recall { .. } => 9,
             Self::Watch { .. } => 10,
+            Self::Mover { .. } => 11,
         }
     }
 
@@ -184,6 +192,7 @@ impl ToAgent {
             Self::Shutdown { request, grace } => pack(&(number, request, grace))?,
             Self::Recall { generation, worker, pid, upto } => pack(&(number, generation, worker, pid, upto))?,
             Self::Watch { command } => pack(&(number, command))?,
+            Self::Mover { request } => pack(&(number, request))?,
         };
         Ok((head, Bytes::new()))
     }
@@ -266,6 +275,7 @@ impl FromAgent {
             },
             46 => Self::Notice { kind: head.next()?, seconds: head.seconds()?, words: head.next()? },
             47 => Self::Calls { generation: head.next()?, worker: head.next()?, pid: head.next()?, path: head.next()? },
+            48 => Self::Mover { request: head.next()?, pid: head.next()?, path: head.next()? },
             other => return Err(unknown("agent", other)),
         })
     }
