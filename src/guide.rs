@@ -39,6 +39,10 @@ pub mod pools {}
 pub mod options {}
 
 #[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/files.md")]
+pub mod files {}
+
+#[doc = include_str!("guide/links.md")]
 #[doc = include_str!("../docs/errors.md")]
 pub mod errors {}
 

@@ -100,7 +100,11 @@ fn chosen(names: &[&str]) -> impl Iterator<Item = String> {
 }
 
 /// Arguments for examples that would not end by themselves.
-const ARGUMENTS: &[(&str, &[&str])] = &[("embed_in_service", &["--once"])];
+const ARGUMENTS: &[(&str, &[&str])] = &[
+    // Without optimisation, digests are computed slowly.
+    ("artifact", &["--mib", "48"]),
+    ("embed_in_service", &["--once"]),
+];
 /// Examples with the option `--plan`.
 const PLANNED: &[&str] = &[
     "custom_plugin",

@@ -215,7 +215,7 @@ impl AddAssign<&Counts> for Counts {
 }
 
 /// Kinds of errors that say that a process has ended.
-const ENDED: [&str; 3] = ["WorkerExited", "NodeLost", CALL_LOST];
+const ENDED: [&str; 5] = ["WorkerExited", "NodeLost", "ArtifactLost", "Io", CALL_LOST];
 
 #[cfg(test)]
 mod tests {

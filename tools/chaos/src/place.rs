@@ -39,6 +39,8 @@ pub(crate) enum Place {
 pub(crate) enum Victim {
     Worker,
     Agent,
+    /// The mover, which reads files for the client, once it runs.
+    Mover,
     /// The keeper, which ends a machine when its lease is over.
     Keeper,
     /// What connects the client with an agent or a worker: a socket, or the process that carries
@@ -156,10 +158,17 @@ impl Place {
     /// The victims there, and the share of each among a hundred faults.
     pub(crate) fn victims(self) -> &'static [(Victim, u32)] {
         match self {
-            Self::Local => &[(Victim::Worker, 35), (Victim::Agent, 20), (Victim::Connection, 25), (Victim::Client, 20)],
+            Self::Local => &[
+                (Victim::Worker, 30),
+                (Victim::Agent, 20),
+                (Victim::Mover, 5),
+                (Victim::Connection, 25),
+                (Victim::Client, 20),
+            ],
             Self::Docker => &[
-                (Victim::Worker, 20),
+                (Victim::Worker, 15),
                 (Victim::Agent, 15),
+                (Victim::Mover, 5),
                 (Victim::Keeper, 10),
                 (Victim::Connection, 10),
                 (Victim::Machine, 15),
@@ -167,8 +176,9 @@ impl Place {
                 (Victim::Client, 15),
             ],
             Self::Ssh => &[
-                (Victim::Worker, 20),
+                (Victim::Worker, 15),
                 (Victim::Agent, 15),
+                (Victim::Mover, 5),
                 (Victim::Keeper, 10),
                 (Victim::Connection, 15),
                 (Victim::Listener, 10),
@@ -176,8 +186,9 @@ impl Place {
                 (Victim::Client, 15),
             ],
             Self::Aws => &[
-                (Victim::Worker, 15),
+                (Victim::Worker, 10),
                 (Victim::Agent, 10),
+                (Victim::Mover, 5),
                 (Victim::Keeper, 10),
                 (Victim::Connection, 10),
                 (Victim::Listener, 10),
@@ -311,6 +322,7 @@ impl fmt::Display for Victim {
         f.write_str(match self {
             Self::Worker => "a worker",
             Self::Agent => "an agent",
+            Self::Mover => "a mover",
             Self::Keeper => "a keeper",
             Self::Connection => "a connection",
             Self::Listener => "a listener",

@@ -83,6 +83,7 @@ impl Victim {
         match self {
             Self::Worker => process.runs("skyward.worker"),
             Self::Agent => process.runs("skyward.agent"),
+            Self::Mover => process.runs("skyward.mover"),
             Self::Keeper => is_keeper(&process.arguments),
             Self::Connection => process.arguments.iter().any(|word| word.starts_with(BRIDGE)),
             _ => false,

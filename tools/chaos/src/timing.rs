@@ -35,5 +35,7 @@ pub(crate) const SSH_SERVER_POLL: Duration = Duration::from_millis(5);
 /// The longest time from a task's call to its outcome: longer than all its tries and the starts
 /// between them.
 pub(crate) const TASK_OUTCOME: Duration = Duration::from_secs(45);
+/// How long it may take to read an artifact: longer than a request to a mover that never answers.
+pub(crate) const TRANSFER: Duration = Duration::from_secs(75);
 /// The timeout of a tree of calls.
 pub(crate) const TREE: Duration = Duration::from_secs(15);

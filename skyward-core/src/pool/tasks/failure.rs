@@ -46,7 +46,7 @@ pub(crate) fn task_error(
         }
         "too_large" => Error::new(ErrorKind::Encode, failure.message.clone())
             .with_context("rank", rank)
-            .with_hint("raise `Limits::max_frame_bytes`, return less, or let the payload be a generator"),
+            .with_hint("return it as a file, `sky.artifact(…)`, let the payload be a generator, or raise `Limits::max_frame_bytes`"),
         "exit" => Error::raised(Exception { type_name: "SystemExit".into(), ..exception() })
             .with_hint("a payload returns its result; `sys.exit` ends only the task"),
         "cancelled" => {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use skyward::compute::{ComputePool, PoolStatus};
 use skyward::event::{EventItem, Events, PoolEvent};
+use skyward::files::NodeFiles;
 use skyward::payload::{Target, Task, TaskHandle, value};
 use skyward::pool::Pool;
 use skyward::spec::Nodes;
@@ -55,6 +56,10 @@ impl ComputePool for Recorder {
 
     fn events(&self) -> Events {
         self.pool.events()
+    }
+
+    fn files(&self) -> Option<&dyn NodeFiles> {
+        self.pool.files()
     }
 
     async fn resize(&self, nodes: Nodes) -> skyward::Result<()> {

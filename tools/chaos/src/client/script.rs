@@ -1,6 +1,7 @@
 //! The script of a client: callers that dispatch all kinds of tasks at the same time, each with a
 //! number of its own, and check the results.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use futures_util::StreamExt;
 use futures_util::future::{join_all, try_join_all};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use skyward::compute::PendingCompute;
+use skyward::compute::{Artifact, PendingCompute};
 use skyward::compute::{ComputePool, ComputePoolExt};
 use skyward::error::{Error, ErrorKind};
 use skyward::payload::{Output, Payload, RetryPolicy, Streaming};
@@ -24,7 +25,7 @@ use tokio::time::{Instant, timeout};
 use super::freeze::freeze;
 use super::recorder::{Recorder, say, tell_retries};
 use super::{THREADS, provider};
-use crate::timing::{CALLS_END, LONG_TASK, TASK_OUTCOME, TREE};
+use crate::timing::{CALLS_END, LONG_TASK, TASK_OUTCOME, TRANSFER, TREE};
 use crate::words::{
     Answer, CALL_LOST, CALLS_TIMEOUT, END_OF_INSTANCES, LEASE, Line, Provider, START_OF_INSTANCES, Script,
 };
@@ -117,7 +118,8 @@ impl Caller {
                 55..65 => self.map(until).await,
                 65..80 => self.each_rank().await,
                 80..90 => self.tree().await,
-                90..95 => self.dropped().await,
+                90..94 => self.dropped().await,
+                94..97 => self.artifact().await,
                 _ => self.litter().await,
             }
             if self.pool.refuses() {
@@ -177,6 +179,25 @@ impl Caller {
         let (number, call) = self.call::<Own>("litter");
         let outcome = within(&self.pool, self.limited(call.into()).run(&self.pool)).await;
         answer(number, 0, outcome, |(returned, _)| *returned == number);
+    }
+
+    /// A task that gives a file or a folder, which its caller then reads. A machine that ends meanwhile
+    /// takes it along; nothing else may.
+    async fn artifact(&mut self) {
+        let (number, call) = self.call::<Artifact>("artifact");
+        let size = self.random.random_range(1_u64..=if self.script.long { 6 << 20 } else { 3 << 19 }) & !7;
+        let files = if self.random.random() { 0 } else { self.random.random_range(1_u64..20) };
+        let call: PendingCompute<Artifact> = call.arg("size", size).arg("files", files).into();
+        let outcome = within(&self.pool, self.limited(call).timeout(LONG_TASK).run(&self.pool)).await;
+        let artifact = match outcome {
+            Some(Ok(artifact)) => artifact,
+            other => return answer(number, 0, other.map(|it| it.map(drop)), |()| false),
+        };
+        let target = std::env::temp_dir().join(format!("artifact-{}-{number}", std::process::id()));
+        let saved = timeout(TRANSFER, artifact.save_to(&self.pool, &target)).await.ok();
+        let saved = saved.map(|saved| saved.map(|()| is_whole(&target, number, size, files)));
+        let _ = if files == 0 { std::fs::remove_file(&target) } else { std::fs::remove_dir_all(&target) };
+        answer(number, 0, saved, |whole| *whole);
     }
 
     async fn stream(&mut self) {
@@ -360,6 +381,19 @@ async fn all_calls_ended(pool: &Pool) {
     }
 }
 
+/// Whether what was saved is what the payload has made, and nothing else.
+fn is_whole(target: &Path, number: u64, size: u64, files: u64) -> bool {
+    let content = number.to_le_bytes().repeat(size as usize / 8);
+    let is = |path: &Path| std::fs::read(path).is_ok_and(|found| found == content);
+    match files {
+        0 => is(target),
+        _ => {
+            let count = std::fs::read_dir(target).map_or(0, Iterator::count) as u64;
+            count == files && (0..files).all(|file| is(&target.join(file.to_string())))
+        }
+    }
+}
+
 /// Whether a payload raised because the worker of one of its calls was lost.
 fn is_lost_call(error: &Error) -> bool {
     error.exception().is_some_and(|exception| exception.type_name.ends_with("WorkerLost"))
@@ -370,7 +404,10 @@ fn is_explained(error: &Error) -> bool {
     match error.kind() {
         // A collective raises this when a peer is gone.
         ErrorKind::Raised => error.exception().is_some_and(|exception| exception.type_name == "ConnectionError"),
+        // A stopped mover, or a machine out of reach.
+        ErrorKind::Io => error.is_temporary(),
         ErrorKind::WorkerExited
+        | ErrorKind::ArtifactLost
         | ErrorKind::NodeLost
         | ErrorKind::Failed
         | ErrorKind::Timeout

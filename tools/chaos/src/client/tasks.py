@@ -91,6 +91,20 @@ def stream(call: int, log: str, count: int, pause: int) -> Iterator[tuple[int, i
         yield call, index
 
 
+def artifact(call: int, log: str, size: int, files: int) -> sky.Artifact:
+    """Give a file, or a folder of files, whose bytes follow from the call."""
+    ran(call, log)
+    content = call.to_bytes(8, "little") * (size // 8)
+    if not files:
+        return sky.artifact(content, name=f"{call}")
+    folder = f"artifact-{call}-{os.urandom(8).hex()}"
+    os.mkdir(folder)
+    for number in range(files):
+        with open(f"{folder}/{number}", "wb") as file:
+            file.write(content)
+    return sky.artifact(folder, move=True)
+
+
 def litter(call: int, log: str) -> tuple[int, int]:
     """Leave processes behind, one of them in a session of its own."""
     rank = ran(call, log)
