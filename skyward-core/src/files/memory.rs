@@ -25,6 +25,7 @@ struct State {
     /// The read that never gets an answer.
     hangs_at: Option<usize>,
     transfers: Vec<Transfer>,
+    fails: Option<ErrorKind>,
 }
 
 impl MemoryFiles {
@@ -34,6 +35,15 @@ impl MemoryFiles {
         state.writes += 1;
         let identity = Identity { inode, size: content.len() as u64, modified: state.writes as i64 };
         state.files.insert(path.into(), (content, identity));
+    }
+
+    pub(crate) fn remove(&self, path: &str) {
+        self.lock().files.remove(Path::new(path));
+    }
+
+    /// All reads fail from now on.
+    pub(crate) fn fail(&self, kind: ErrorKind) {
+        self.lock().fails = Some(kind);
     }
 
     pub(crate) fn hang_at(&self, read: usize) {
@@ -84,6 +94,10 @@ impl NodeFiles for MemoryFiles {
         };
         if hangs {
             std::future::pending::<()>().await;
+        }
+        let fails = self.lock().fails;
+        if let Some(kind) = fails {
+            return Err(Error::new(kind, "it fails"));
         }
         let found = self.lock().files.get(path.path()).cloned();
         let (content, identity) = found.ok_or_else(missing)?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::Transfer;
 use crate::ids::NodeIndex;
 
@@ -28,9 +28,9 @@ pub trait NodeFiles: Send + Sync {
     ///   exist.
     /// - [`ErrorKind::NodeLost`](crate::error::ErrorKind::NodeLost): the node has no machine now.
     /// - [`ErrorKind::Io`](crate::error::ErrorKind::Io): the node cannot read it, with the reason; or
-    ///   the node cannot be reached (temporary).
+    ///   the node is there and cannot be reached for a minute (temporary).
     /// - [`ErrorKind::InvalidSpec`](crate::error::ErrorKind::InvalidSpec): a device, a pipe or a socket
-    ///   is there.
+    ///   is there, or a file of the system without a size; or the path is none.
     ///
     /// # Cancel safety
     ///
@@ -113,6 +113,19 @@ impl NodePath {
             None => Self::new(Path::new(folder).join(&self.path)),
             Some(_) => self.clone(),
         }
+    }
+
+    /// Checks that a system can have this path.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidSpec`] for an empty path, or one with a NUL character.
+    pub(crate) fn check(&self) -> Result<()> {
+        if !self.bytes().is_empty() && !self.bytes().contains(&0) {
+            return Ok(());
+        }
+        let message = format!("{:?} is no path of a file: it is empty or has a NUL character", self.path);
+        Err(Error::new(ErrorKind::InvalidSpec, message))
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

@@ -2,6 +2,7 @@
 //!
 //! Code of a payload has made the names and links, so none of them may lead out of the tree.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use bytes::Bytes;
@@ -43,6 +44,11 @@ impl Part {
     }
 }
 
+/// The bytes of all files. Parts that are checked have a sum.
+pub(crate) fn total_size(parts: &[Part]) -> u64 {
+    parts.iter().fold(0, |sum, part| sum.saturating_add(part.size()))
+}
+
 /// The parts of what a node reports to be at a path.
 ///
 /// # Errors
@@ -69,6 +75,10 @@ pub(crate) fn of_entries(entries: Vec<Entry>) -> Result<Vec<Part>> {
 ///
 /// [`ErrorKind::Damaged`] for bytes that are no manifest, and otherwise as [`of_entries`].
 pub(crate) fn of_manifest(manifest: &[u8]) -> Result<Vec<Part>> {
+    let count = rmp::decode::read_array_len(&mut &*manifest).unwrap_or_default();
+    if count > MOST_PARTS {
+        return Err(damaged(&format!("its list has {count} files, and may have {MOST_PARTS}")));
+    }
     let listed: Vec<Listed> = rmp_serde::from_slice(manifest)
         .map_err(|error| damaged(&format!("its list of files cannot be read: {error}")))?;
     let part = |Listed(path, kind, size, sha256, executable, target): Listed| {
@@ -100,13 +110,16 @@ fn checked(parts: Vec<Part>) -> Result<Vec<Part>> {
     if !root.path.as_os_str().is_empty() || matches!(root.kind, PartKind::Link(_)) || (is_alone && !below.is_empty()) {
         return Err(damaged("its list of files does not begin with a file alone or a folder"));
     }
+    if parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(part.size())).is_none() {
+        return Err(damaged("the sizes of its files are no sizes"));
+    }
     for Part { path, kind } in below {
-        let mut depth = 0;
-        for component in path.components() {
-            let Component::Normal(_) = component else { return Err(no_name(path)) };
-            depth += 1;
-        }
-        if depth == 0 {
+        let is_name = |component: Component<'_>| matches!(component, Component::Normal(_));
+        let (depth, bytes) = (path.components().count(), path.as_os_str().as_bytes());
+        // Components leave out what a path has twice or in vain.
+        let plain: PathBuf = path.components().collect();
+        if depth == 0 || !path.components().all(is_name) || plain.as_os_str() != path.as_os_str() || bytes.contains(&0)
+        {
             return Err(no_name(path));
         }
         if let PartKind::Link(target) = kind
@@ -126,9 +139,12 @@ fn checked(parts: Vec<Part>) -> Result<Vec<Part>> {
 /// its beginning, because elsewhere it may follow another link.
 fn stays_inside(target: &Path, depth: usize) -> bool {
     let up = target.components().take_while(|component| *component == Component::ParentDir).count();
-    let down = target.components().skip(up).filter(|component| *component != Component::CurDir);
-    up <= depth && down.fold(true, |inside, component| inside && matches!(component, Component::Normal(_)))
+    let mut down = target.components().skip(up).filter(|component| *component != Component::CurDir);
+    up <= depth && down.all(|component| matches!(component, Component::Normal(_)))
 }
+
+/// The most files, folders and links of an artifact.
+const MOST_PARTS: u32 = 1_000_000;
 
 fn no_name(path: &Path) -> Error {
     damaged(&format!("`{}` is no path of a file below a folder", path.display()))
@@ -142,7 +158,6 @@ pub(super) fn damaged(what: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;
-    use std::os::unix::ffi::OsStrExt;
 
     use super::*;
 
@@ -161,7 +176,7 @@ mod tests {
 
     #[test]
     fn names_that_lead_out_of_the_tree_are_refused() {
-        for path in ["../a", "/etc/passwd", "a/../b", "..", "a/..", ""] {
+        for path in ["../a", "/etc/passwd", "a/../b", "..", "a/..", "", "a//b", "a/./b", "a/", "./a", "a\0b"] {
             let error = checked(vec![folder(), file(path.as_bytes())]).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Damaged, "{path}");
         }
@@ -201,8 +216,14 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_manifest_are_refused() {
-        for bytes in [&b""[..], b"\x91", b"\x91\x01", b"\xc0", b"{}"] {
+        for bytes in [&b""[..], b"\x91", b"\x91\x01", b"\xc0", b"{}", b"\xdd\x10\x00\x00\x00"] {
             assert_eq!(of_manifest(bytes).unwrap_err().kind(), ErrorKind::Damaged);
         }
+        let huge = Check::Digest(String::new());
+        let file = |path: &str| Part {
+            path: path.into(),
+            kind: PartKind::File { size: u64::MAX, executable: false, check: huge.clone() },
+        };
+        assert_eq!(checked(vec![folder(), file("a"), file("b")]).unwrap_err().kind(), ErrorKind::Damaged);
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 
 use super::node_files::{LARGEST_PIECE, NodeFiles, NodePath};
-use super::parts::{Check, Part, PartKind, damaged};
+use super::parts::{Check, Part, PartKind, damaged, total_size};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::NodeIndex;
 
@@ -31,7 +31,7 @@ pub(super) struct PartPiece {
 impl<'f> Source<'f> {
     /// The bytes of all files.
     pub(super) fn size(&self) -> u64 {
-        self.parts.iter().map(Part::size).sum()
+        total_size(&self.parts)
     }
 
     /// The pieces of all files, in order. Ends with the first error.
@@ -59,6 +59,11 @@ impl<'f> Source<'f> {
             return Ok(PartPiece { part, bytes: piece.bytes });
         }
         Err(match identity {
+            Some(identity) if identity == piece.identity => {
+                let message = format!("{path} ends before its {} bytes", identity.size);
+                Error::new(ErrorKind::Io, message)
+                    .with_hint("a file of the system has other content each time: read it in the payload")
+            }
             Some(_) => changed(&path),
             None => damaged(&format!("{path} has {} bytes", piece.identity.size)),
         })

@@ -42,7 +42,7 @@ impl<'p> FileReader<'p> {
                 },
             }
         });
-        Self { pieces: checked.map(move |piece| piece.map_err(&explain)).boxed(), rest: Bytes::new() }
+        Self { pieces: checked.map(move |piece| piece.map_err(&explain)).fuse().boxed(), rest: Bytes::new() }
     }
 
     /// The error of this library within the error of a read.
@@ -103,6 +103,9 @@ mod tests {
         FileReader::new(source(&files, &part), sha256, explain).read_to_end(&mut read).await.unwrap();
         assert!(read == content);
         let other = hex(&Sha256::digest(b"other"));
+        let mut whole = FileReader::new(source(&files, &part), hex(&Sha256::digest(&content)), explain);
+        whole.read_to_end(&mut Vec::new()).await.unwrap();
+        assert_eq!(whole.read(&mut [0; 8]).await.unwrap(), 0, "it stays at the end");
         let error = FileReader::new(source(&files, &part), other, explain).read_to_end(&mut read).await.unwrap_err();
         assert_eq!(FileReader::error(error).kind(), ErrorKind::Damaged);
         files.write("a", 1, content[..100].to_vec());

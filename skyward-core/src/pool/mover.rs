@@ -1,11 +1,17 @@
 //! The connections to the movers of nodes: requests with their answers.
 
+mod timing;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::mpsc;
+use bytes::Bytes;
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout};
 
+use self::timing::MOVER_SILENCE;
+use super::foreign::answer;
 use super::spawn::{OnEnd, spawn};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::Entry;
@@ -14,10 +20,6 @@ use crate::remote::ByteStream;
 use crate::worker::codec::Frame;
 use crate::worker::link::{Reader, Sender, link};
 use crate::worker::message::{FromMover, PROTOCOL_VERSION, Refused, RefusedKind, ToMover};
-
-/// The latest connection to the mover of each node whose files were read.
-#[derive(Debug, Default)]
-pub(crate) struct Movers(Mutex<HashMap<NodeIndex, Mover>>);
 
 /// A connection to the mover of a node. It ends with its last clone.
 #[derive(Debug, Clone)]
@@ -30,27 +32,32 @@ struct Connection {
     /// The working folder of the workers there.
     work_dir: String,
     sender: Sender,
-    requests: Arc<Requests>,
+    queue: Arc<Mutex<Queue>>,
     tasks: [AbortHandle; 2],
 }
 
-/// The requests that wait for their answers.
+/// The requests without an answer, in their order, which is the order of the answers.
 #[derive(Debug, Default)]
-struct Requests(Mutex<Waiting>);
-
-#[derive(Debug, Default)]
-struct Waiting {
+struct Queue {
     last: u64,
-    is_closed: bool,
-    answers: HashMap<u64, mpsc::UnboundedSender<FromMover>>,
+    asked: VecDeque<Asked>,
+    /// The entries of the answer that is arriving, and their number.
+    entries: Vec<Entry>,
+    count: usize,
+    /// Why the connection has ended.
+    ended: Option<Error>,
 }
 
-/// A request that waits for its answers. Dropping it forgets the request.
-struct Request<'m> {
+/// A request. Its caller may be gone, and its answer comes all the same.
+#[derive(Debug)]
+struct Asked {
     number: u64,
-    requests: &'m Requests,
-    answers: mpsc::UnboundedReceiver<FromMover>,
+    at: Instant,
+    caller: oneshot::Sender<Result<FromMover>>,
 }
+
+/// A caller, and the answer to its request.
+type Answer = (oneshot::Sender<Result<FromMover>>, Result<FromMover>);
 
 impl Mover {
     /// Exchanges hellos with the mover with this process id over a stream to its socket, and begins to
@@ -59,7 +66,7 @@ impl Mover {
     /// # Errors
     ///
     /// [`ErrorKind::Io`] if the connection is lost, and [`ErrorKind::Protocol`] if another process
-    /// answers.
+    /// answers, or the mover refuses the connection.
     pub(crate) async fn greet(
         pool: &PoolId,
         machine: MachineId,
@@ -73,25 +80,29 @@ impl Mover {
             let _ = writer.run().await;
         });
         let write = write.abort_handle();
-        sender.push(&ToMover::Hello { pool: pool.to_string() }.encode(0)?, bytes::Bytes::new())?;
+        sender.push(&ToMover::Hello { pool: pool.to_string() }.encode(0)?, Bytes::new())?;
         sender.flush();
-        let mut waiting = VecDeque::new();
-        let (_, first) = FromMover::decode(reader.next(&mut waiting).await?)?;
-        if first != (FromMover::Hello { version: PROTOCOL_VERSION, pid }) {
-            let message = format!("the node's mover, process {pid}, answered {first:?} instead of Hello");
-            return Err(Error::new(ErrorKind::Protocol, message));
+        let mut early = VecDeque::new();
+        match FromMover::decode(reader.next(&mut early).await?)? {
+            (_, FromMover::Hello { version: PROTOCOL_VERSION, pid: answered }) if answered == pid => {}
+            (_, FromMover::Error { text }) => return Err(refused(&text)),
+            _ => {
+                let message = format!("another process than the node's mover, process {pid}, answers at its socket");
+                return Err(Error::new(ErrorKind::Protocol, message));
+            }
         }
-        let requests = Arc::new(Requests::default());
-        let read = spawn(read(reader, waiting, Arc::clone(&requests))).abort_handle();
-        Ok(Self(Arc::new(Connection { machine, work_dir, sender, requests, tasks: [write, read] })))
+        let queue = Arc::new(Mutex::default());
+        let read = spawn(read(reader, early, Arc::clone(&queue))).abort_handle();
+        Ok(Self(Arc::new(Connection { machine, work_dir, sender, queue, tasks: [write, read] })))
     }
 
     /// Whether the connection lasts, and is one to this machine.
-    fn is_of(&self, machine: &MachineId) -> bool {
-        self.0.machine == *machine && !self.0.requests.lock().is_closed
+    pub(crate) fn is_of(&self, machine: &MachineId) -> bool {
+        self.0.machine == *machine && lock(&self.0.queue).ended.is_none()
     }
 
-    /// Sends a request, and returns its answer; all entries of an answer in several parts.
+    /// Sends a request, and returns its answer; all entries of an answer in several parts. The wait
+    /// ends with the answer or with the connection, which ends when it is silent.
     ///
     /// # Errors
     ///
@@ -102,50 +113,25 @@ impl Mover {
     ///
     /// Dropping the future drops the answer.
     pub(crate) async fn ask(&self, request: &ToMover) -> Result<FromMover> {
-        let Connection { work_dir, sender, requests, .. } = &*self.0;
-        let mut waiting = requests.begin();
-        sender.push(&request.within(work_dir).encode(waiting.number)?, bytes::Bytes::new())?;
-        sender.flush();
-        let mut all: Vec<Entry> = Vec::new();
-        loop {
-            match waiting.answers.recv().await {
-                Some(FromMover::Entries { more, entries }) => {
-                    all.extend(entries);
-                    if !more {
-                        return Ok(FromMover::Entries { more, entries: all });
-                    }
-                }
-                Some(FromMover::Failed(refused)) => return Err(refused.into()),
-                Some(answer) => return Ok(answer),
-                None => return Err(lost()),
+        let Connection { work_dir, sender, queue, .. } = &*self.0;
+        let answered = {
+            let mut queue = lock(queue);
+            if let Some(error) = &queue.ended {
+                return Err(error.clone());
             }
+            let number = queue.last + 1;
+            // Within the lock, so that requests are sent in the order of the queue.
+            sender.push(&request.within(work_dir).encode(number)?, Bytes::new())?;
+            queue.last = number;
+            let (caller, answered) = oneshot::channel();
+            queue.asked.push_back(Asked { number, at: Instant::now(), caller });
+            answered
+        };
+        sender.flush();
+        match answered.await.unwrap_or_else(|_| Err(lost()))? {
+            FromMover::Failed(refused) => Err(refused.into()),
+            answer => Ok(answer),
         }
-    }
-}
-
-impl Movers {
-    /// The connection of a node whose machine is this one, if there is one that lasts.
-    pub(crate) fn get(&self, node: NodeIndex, machine: &MachineId) -> Option<Mover> {
-        self.lock().get(&node).filter(|mover| mover.is_of(machine)).cloned()
-    }
-
-    /// Keeps the connection of a node.
-    pub(crate) fn put(&self, node: NodeIndex, mover: Mover) {
-        self.lock().insert(node, mover);
-    }
-
-    /// Ends the connection of a node, for those who ask for it later.
-    pub(crate) fn forget(&self, node: NodeIndex) {
-        self.lock().remove(&node);
-    }
-
-    /// Ends all connections, when the pool ends.
-    pub(crate) fn clear(&self) {
-        self.lock().clear();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<NodeIndex, Mover>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -156,53 +142,94 @@ impl Drop for Connection {
     }
 }
 
-impl Requests {
-    fn begin(&self) -> Request<'_> {
-        let (sender, answers) = mpsc::unbounded_channel();
-        let mut waiting = self.lock();
-        waiting.last += 1;
-        let number = waiting.last;
-        if !waiting.is_closed {
-            waiting.answers.insert(number, sender);
+impl Queue {
+    /// A frame has arrived. Returns the caller that it is the answer for, and the answer.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`] for a frame that is not the next answer; the connection ends.
+    fn on_frame(&mut self, frame: Frame) -> Result<Option<Answer>> {
+        let (number, message) = FromMover::decode(frame)?;
+        if let FromMover::Error { text } = &message {
+            return Err(refused(text));
         }
-        Request { number, requests: self, answers }
+        let Some(front) = self.asked.front_mut().filter(|front| front.number == number) else {
+            return Err(Error::new(ErrorKind::Protocol, "the node's mover sent an answer that nobody waits for"));
+        };
+        let answer = match message {
+            FromMover::Entries { more, entries } => {
+                self.count += entries.len();
+                if self.count <= MOST_ENTRIES {
+                    self.entries.extend(entries);
+                }
+                if self.count > MOST_ENTRIES * 4 {
+                    return Err(Error::new(ErrorKind::Protocol, "the node's mover lists files without end"));
+                }
+                if more {
+                    front.at = Instant::now();
+                    return Ok(None);
+                }
+                let entries = std::mem::take(&mut self.entries);
+                if self.count <= MOST_ENTRIES { Ok(FromMover::Entries { more, entries }) } else { Err(too_many()) }
+            }
+            other => Ok(other),
+        };
+        self.entries.clear();
+        self.count = 0;
+        // The next answer begins to be overdue now.
+        if let Some(next) = self.asked.get_mut(1) {
+            next.at = Instant::now();
+        }
+        Ok(self.asked.pop_front().map(|asked| (asked.caller, answer)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether an answer is due for long, and nothing has come.
+    fn is_overdue(&self) -> bool {
+        self.asked.front().is_some_and(|asked| asked.at.elapsed() >= MOVER_SILENCE)
     }
 }
 
-impl Drop for Request<'_> {
-    fn drop(&mut self) {
-        self.requests.lock().answers.remove(&self.number);
-    }
-}
-
-/// Passes answers to the requests that wait for them, until the connection ends.
-async fn read(mut reader: Reader, waiting: VecDeque<Frame>, requests: Arc<Requests>) {
+/// Passes answers to the callers that wait for them, until the connection ends.
+async fn read(mut reader: Reader, early: VecDeque<Frame>, queue: Arc<Mutex<Queue>>) {
+    let mut error = None;
     let _end = OnEnd(|| {
-        let mut waiting = requests.lock();
-        waiting.is_closed = true;
-        waiting.answers.clear();
+        let mut queue = lock(&queue);
+        let error = queue.ended.get_or_insert_with(lost).clone();
+        let asked = std::mem::take(&mut queue.asked);
+        drop(queue);
+        asked.into_iter().for_each(|asked| answer(asked.caller, Err(error.clone())));
     });
-    let pass_on = |frame| -> Result<()> {
-        let (number, answer) = FromMover::decode(frame)?;
-        if let FromMover::Error { text } = answer {
-            return Err(Error::new(ErrorKind::Protocol, format!("the node's mover refused a message: {text}")));
+    let mut frames: Vec<Frame> = early.into();
+    while error.is_none() {
+        for frame in frames.drain(..) {
+            let arrived = lock(&queue).on_frame(frame);
+            match arrived {
+                Ok(Some((caller, given))) => answer(caller, given),
+                Ok(None) => {}
+                Err(wrong) => {
+                    error = Some(wrong);
+                    break;
+                }
+            }
         }
-        if let Some(request) = requests.lock().answers.get(&number) {
-            // One that is dropped meanwhile needs no answer.
-            let _ = request.send(answer);
+        if error.is_some() {
+            break;
         }
-        Ok(())
-    };
-    let early = waiting.into_iter().try_for_each(pass_on);
-    let error = match early {
-        Ok(()) => reader.each(|frames| frames.drain(..).try_for_each(pass_on)).await,
-        Err(error) => Some(error),
-    };
+        // A frame that has begun to arrive has a deadline for each of its bytes.
+        let arrived = match reader.is_mid_frame() {
+            true => Ok(reader.read(&mut frames).await),
+            false => timeout(MOVER_SILENCE / 4, reader.read(&mut frames)).await,
+        };
+        error = match arrived {
+            Ok(Ok(true)) => None,
+            Ok(Ok(false)) => Some(lost()),
+            Ok(Err(error)) => Some(error),
+            Err(_) if !reader.is_mid_frame() && lock(&queue).is_overdue() => Some(silent()),
+            Err(_) => None,
+        };
+    }
     tracing::debug!(?error, "the connection to a mover ended");
+    lock(&queue).ended = error;
 }
 
 impl From<Refused> for Error {
@@ -215,6 +242,7 @@ impl From<Refused> for Error {
                 .with_hint("wait until its writer has closed it, or follow it with `tail`"),
             RefusedKind::Kind => Self::new(ErrorKind::InvalidSpec, words)
                 .with_hint("files, folders and links are brought along: name another path, or remove it"),
+            RefusedKind::Invalid => Self::new(ErrorKind::InvalidSpec, words),
             RefusedKind::Io if errno == 0 => Self::new(ErrorKind::Io, words),
             RefusedKind::Io => Self::new(ErrorKind::Io, words).with_source(std::io::Error::from_raw_os_error(errno)),
         }
@@ -226,5 +254,99 @@ fn lost() -> Error {
     Error::new(ErrorKind::Io, "the connection to the node's mover is lost").temporary()
 }
 
+/// The error of a connection over which an answer is due and nothing comes.
+fn silent() -> Error {
+    Error::new(ErrorKind::Io, format!("the node's mover did not answer for {MOVER_SILENCE:?}")).temporary()
+}
+
+fn too_many() -> Error {
+    let message = format!("a folder of the node has more than {MOST_ENTRIES} files, folders and links");
+    Error::new(ErrorKind::InvalidSpec, message)
+        .with_hint("copy the folders in it one by one, or pack them into one file on the node")
+}
+
+fn refused(text: &str) -> Error {
+    let text: String = text.chars().take(MOST_WORDS).collect();
+    Error::new(ErrorKind::Protocol, format!("the node's mover refused a message: {text}"))
+}
+
+fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The most bytes of a body: a piece of a file, or a list of entries of which one may be long.
 const MOST_BODY: usize = 4 << 20;
+/// The most entries of a folder.
+const MOST_ENTRIES: usize = if cfg!(test) { 10_000 } else { 1_000_000 };
+/// The most characters of a refusal that an error shows.
+const MOST_WORDS: usize = 1000;
+
+/// The connection to the mover of each node whose files were read.
+#[derive(Debug, Default)]
+pub(crate) struct Movers(Mutex<Places>);
+
+#[derive(Debug, Default)]
+struct Places {
+    is_closed: bool,
+    places: HashMap<NodeIndex, Arc<Place>>,
+}
+
+/// The connection of one node. Of those who need one at the same time, one opens it for all.
+#[derive(Debug, Default)]
+pub(crate) struct Place(tokio::sync::Mutex<Attempts>);
+
+#[derive(Debug, Default)]
+struct Attempts {
+    mover: Option<Mover>,
+    /// When the last attempt failed, and why.
+    failed: Option<(Instant, Error)>,
+}
+
+impl Movers {
+    /// The place of a node's connection; `None` if the pool has ended.
+    pub(crate) fn place(&self, node: NodeIndex) -> Option<Arc<Place>> {
+        let mut all = self.lock();
+        (!all.is_closed).then(|| Arc::clone(all.places.entry(node).or_default()))
+    }
+
+    /// Ends all connections, when the pool ends.
+    pub(crate) fn close(&self) {
+        let mut all = self.lock();
+        all.is_closed = true;
+        all.places.clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Places> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// The connection to this machine, if one lasts; otherwise a new one that `reach` opens.
+    ///
+    /// # Errors
+    ///
+    /// Those of `reach`, also if another caller has tried it while this one waited.
+    pub(crate) async fn mover(&self, machine: &MachineId, reach: impl Future<Output = Result<Mover>>) -> Result<Mover> {
+        let began = Instant::now();
+        let mut attempts = self.0.lock().await;
+        if let Some(mover) = attempts.mover.as_ref().filter(|mover| mover.is_of(machine)) {
+            return Ok(mover.clone());
+        }
+        if let Some((at, error)) = &attempts.failed
+            && *at > began
+        {
+            return Err(error.clone());
+        }
+        attempts.mover = None;
+        let reached = reach.await;
+        match &reached {
+            Ok(mover) => attempts.mover = Some(mover.clone()),
+            Err(error) => attempts.failed = Some((Instant::now(), error.clone())),
+        }
+        reached
+    }
+}
+
+#[cfg(test)]
+mod tests;

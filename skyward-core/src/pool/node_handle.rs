@@ -46,7 +46,7 @@ impl PoolNode {
     /// - [`ErrorKind::InvalidSpec`]: a device, a pipe or a socket is there, or a link that leads out of
     ///   the folder; or something else is at the target.
     /// - [`ErrorKind::Io`]: the node or this host refuses it, such as for a full disk; temporary if the
-    ///   node cannot be reached for 60 seconds.
+    ///   node is there and cannot be reached for a minute.
     /// - [`ErrorKind::Closed`], or the error with which the pool failed, if the pool has ended.
     ///
     /// # Cancel safety

@@ -198,6 +198,11 @@ impl Reader {
         }
     }
 
+    /// Whether a frame has begun to arrive.
+    pub(crate) fn is_mid_frame(&self) -> bool {
+        self.decoder.is_mid_frame()
+    }
+
     async fn receive(&mut self) -> std::io::Result<usize> {
         match self.decoder.room() {
             Room::Buffer(buffer) => self.stream.read_buf(buffer).await,

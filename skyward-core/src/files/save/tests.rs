@@ -141,6 +141,74 @@ async fn what_is_at_the_target_is_never_lost() {
 }
 
 #[tokio::test]
+async fn a_device_or_a_pipe_at_the_target_stays() {
+    let (files, here) = (MemoryFiles::default(), Folder::new("device"));
+    files.write("a", 1, &b"new"[..]);
+    let pipe = here.0.join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for target in [pipe.as_path(), Path::new("/dev/null")] {
+        let error = save(alone(&files, "a"), target).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
+    }
+    assert!(std::os::unix::fs::FileTypeExt::is_fifo(&std::fs::metadata(&pipe).unwrap().file_type()));
+}
+
+/// In a folder where others may write, the name of what is being saved can be another file's.
+#[tokio::test]
+async fn files_arrive_where_they_were_created_whatever_gets_the_name() {
+    let (files, here) = (MemoryFiles::default(), Folder::new("swapped"));
+    let large: Vec<u8> = (0..=250).cycle().take(6 << 20).collect();
+    for path in ["a", "b"] {
+        files.write(path, 1, large.clone());
+    }
+    let victim = here.0.join("victim");
+    for is_folder in [false, true] {
+        std::fs::create_dir(&victim).unwrap();
+        std::fs::write(victim.join("secret"), "kept").unwrap();
+        let tree = source(&files, "", vec![folder(""), files.part("a", false), files.part("b", false)]);
+        let (source, decoy) =
+            if is_folder { (tree, victim.clone()) } else { (alone(&files, "a"), victim.join("secret")) };
+        let target = here.0.join("out");
+        let swap = async {
+            let part = loop {
+                if let Some(name) = here.names().into_iter().find(|name| name.ends_with(".part")) {
+                    break here.0.join(name);
+                }
+                tokio::task::yield_now().await;
+            };
+            std::fs::rename(&part, here.0.join("moved")).unwrap();
+            std::os::unix::fs::symlink(&decoy, &part).unwrap();
+        };
+        let (saved, ()) = tokio::join!(save(source, &target), swap);
+        let error = saved.unwrap_err();
+        assert!(error.kind() == ErrorKind::Damaged && error.message().contains("replaced"), "{error}");
+        assert_eq!(std::fs::read_to_string(victim.join("secret")).unwrap(), "kept");
+        assert_eq!(std::fs::read_dir(&victim).unwrap().count(), 1);
+        assert!(!target.exists());
+        for name in here.names() {
+            let path = here.0.join(name);
+            let is_folder = path.symlink_metadata().unwrap().is_dir();
+            if is_folder { std::fs::remove_dir_all(path).unwrap() } else { std::fs::remove_file(path).unwrap() }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_name_may_be_as_long_as_a_system_allows_and_end_in_a_slash() {
+    let (files, here) = (MemoryFiles::default(), Folder::new("names"));
+    files.write("a", 1, &b"new"[..]);
+    let long = here.0.join("n".repeat(255));
+    save(alone(&files, "a"), &long).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&long).unwrap(), "new");
+    save(alone(&files, "a"), &here.0.join("slash/")).await.unwrap();
+    assert_eq!(std::fs::read_to_string(here.0.join("slash")).unwrap(), "new");
+    let tree = source(&files, "", vec![folder(""), files.part("a", false)]);
+    save(tree, &here.0.join("tree/")).await.unwrap();
+    assert_eq!(std::fs::read_to_string(here.0.join("tree/a")).unwrap(), "new");
+    assert_eq!(here.names().len(), 3);
+}
+
+#[tokio::test]
 async fn no_file_is_written_through_a_link_or_over_another_part() {
     let (files, here) = (MemoryFiles::default(), Folder::new("through"));
     let outside = here.0.join("outside");

@@ -3,14 +3,13 @@
 
 use async_trait::async_trait;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::shared::Shared;
-use super::timing::{FIRST_MOVER_PAUSE, LONGEST_MOVER_PAUSE, MOVER_ANSWER};
-use crate::compute::PoolPhase;
+use super::timing::{FIRST_MOVER_PAUSE, LONGEST_MOVER_PAUSE, MOVER_REACHABLE};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{PoolEvent, Transfer};
-use crate::files::{Entry, Identity, NodeFiles, NodePath, Piece};
+use crate::files::{Entry, Identity, LARGEST_PIECE, NodeFiles, NodePath, Piece};
 use crate::ids::NodeIndex;
 use crate::pool::command::Command;
 use crate::pool::mover::Mover;
@@ -19,9 +18,10 @@ use crate::worker::message::{FromMover, ToMover};
 #[async_trait]
 impl NodeFiles for Shared {
     async fn entries(&self, node: NodeIndex, path: &NodePath) -> Result<Vec<Entry>> {
+        path.check()?;
         match self.ask_mover(node, &ToMover::Stat { path: path.clone() }).await? {
             FromMover::Entries { entries, .. } => Ok(entries),
-            other => Err(unexpected(&other)),
+            _ => Err(unexpected()),
         }
     }
 
@@ -33,17 +33,22 @@ impl NodeFiles for Shared {
         offset: u64,
         length: u64,
     ) -> Result<Piece> {
+        path.check()?;
+        if length > LARGEST_PIECE {
+            let message = format!("a piece of {length} bytes was asked for; it has at most {LARGEST_PIECE}");
+            return Err(Error::new(ErrorKind::InvalidSpec, message));
+        }
         let read = ToMover::Read { path: path.clone(), identity, offset, length };
         match self.ask_mover(node, &read).await? {
-            FromMover::Piece(piece) => Ok(piece),
-            other => Err(unexpected(&other)),
+            FromMover::Piece(piece) if piece.bytes.len() as u64 <= length => Ok(piece),
+            _ => Err(unexpected()),
         }
     }
 
     async fn discard(&self, node: NodeIndex, artifact: &str) -> Result<()> {
         match self.ask_mover(node, &ToMover::Drop { artifact: artifact.to_owned() }).await? {
             FromMover::Done => Ok(()),
-            other => Err(unexpected(&other)),
+            _ => Err(unexpected()),
         }
     }
 
@@ -53,23 +58,22 @@ impl NodeFiles for Shared {
 }
 
 impl Shared {
-    /// Sends a request to the mover of a node. A lost connection is opened again and the request
-    /// repeated, for a while: no request changes what another one reads.
+    /// Sends a request to the mover of a node. Over a connection that lasts, it may take its time:
+    /// others may be before it. A lost connection is opened again and the request repeated, as long as
+    /// the node can be reached at all: every request may be repeated.
     async fn ask_mover(&self, node: NodeIndex, request: &ToMover) -> Result<FromMover> {
-        let end = Instant::now() + MOVER_ANSWER;
         let mut pause = FIRST_MOVER_PAUSE;
+        let mut failing: Option<Instant> = None;
         loop {
-            let answer = timeout_at(end, async { self.mover(node).await?.ask(request).await }).await;
-            let error = match answer {
-                Err(_) => {
-                    self.movers.forget(node);
-                    let silent = format!("the mover of node {node} did not answer within {MOVER_ANSWER:?}");
-                    return Err(Error::new(ErrorKind::Timeout, silent).temporary());
-                }
-                Ok(Err(error)) if error.kind() == ErrorKind::Io && error.is_temporary() => error,
-                Ok(answer) => return answer.map_err(|error| error.with_context("node", node)),
+            let error = match self.mover(node).await {
+                Ok(mover) => match mover.ask(request).await {
+                    Err(error) if is_lost(&error) => error,
+                    answered => return answered.map_err(|error| error.with_context("node", node)),
+                },
+                Err(error) if is_lost(&error) => error,
+                Err(error) => return Err(error.with_context("node", node)),
             };
-            if Instant::now() + pause >= end {
+            if failing.get_or_insert_with(Instant::now).elapsed() >= MOVER_REACHABLE {
                 return Err(error.with_context("node", node));
             }
             tracing::debug!(pool = %self.pool, node = node.0, %error, "the node's mover cannot be reached yet");
@@ -80,11 +84,9 @@ impl Shared {
 
     /// The connection to the mover of a node; a new one if there is none that lasts.
     async fn mover(&self, node: NodeIndex) -> Result<Mover> {
+        let Some(place) = self.movers.place(node) else { return Err(self.without_files()) };
         let machine = {
             let state = self.lock();
-            if state.life.phase() == PoolPhase::Closed {
-                return Err(state.life.refusal());
-            }
             let Some(row) = state.nodes.get(node) else {
                 let message = format!("the pool has no node {node}; it has {} nodes", state.nodes.len());
                 return Err(Error::new(ErrorKind::NotFound, message));
@@ -94,16 +96,26 @@ impl Shared {
             }
             row.machine.id.clone()
         };
-        if let Some(mover) = self.movers.get(node, &machine) {
-            return Ok(mover);
-        }
-        let (done, reached) = oneshot::channel();
-        self.command(Command::ReachMover { node, done });
-        // If the driver is gone, the channel closes without an answer.
-        let mover = reached.await.unwrap_or_else(|_| Err(self.refusal()))?;
-        self.movers.put(node, mover.clone());
-        Ok(mover)
+        let reach = async {
+            let (done, reached) = oneshot::channel();
+            self.command(Command::ReachMover { node, done });
+            // If the driver is gone, the channel closes without an answer.
+            reached.await.unwrap_or_else(|_| Err(self.without_files()))
+        };
+        place.mover(&machine, reach).await
     }
+
+    /// The error for files of a pool that has ended.
+    fn without_files(&self) -> Error {
+        let failure = self.lock().life.failure().cloned();
+        failure
+            .unwrap_or_else(|| Error::new(ErrorKind::Closed, "the pool has ended, and the files of its nodes with it"))
+    }
+}
+
+/// Whether a request may be repeated over another connection.
+fn is_lost(error: &Error) -> bool {
+    error.kind() == ErrorKind::Io && error.is_temporary()
 }
 
 /// The error for files of a node that is lost, or is being replaced.
@@ -112,6 +124,6 @@ pub(crate) fn without_machine(node: NodeIndex) -> Error {
         .with_hint("another machine that takes its place begins without files")
 }
 
-fn unexpected(got: &FromMover) -> Error {
-    Error::new(ErrorKind::Protocol, format!("the node's mover gave another answer than was asked for: {got:?}"))
+fn unexpected() -> Error {
+    Error::new(ErrorKind::Protocol, "the node's mover gave another answer than was asked for")
 }

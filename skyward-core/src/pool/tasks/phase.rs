@@ -63,7 +63,7 @@ impl Shared {
     /// cannot happen any more, continue.
     pub(crate) fn conclude(&self, gone: Result<()>) {
         self.close_queue();
-        self.movers.clear();
+        self.movers.close();
         self.live(|life| life.conclude(gone));
     }
 

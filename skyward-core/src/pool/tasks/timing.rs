@@ -20,8 +20,8 @@ pub(crate) const LONGEST_CALLER_PAUSE: Duration = Duration::from_secs(2);
 pub(crate) const OUTPUT_SILENCE: Duration = Duration::from_secs(2);
 /// The pause before a request to a mover is repeated; twice as long each time.
 pub(crate) const FIRST_MOVER_PAUSE: Duration = Duration::from_millis(50);
-/// How long a mover may take to answer a request, with all repetitions.
-pub(crate) const MOVER_ANSWER: Duration = Duration::from_secs(60);
+/// How long to try to reach the mover of a node that is there.
+pub(crate) const MOVER_REACHABLE: Duration = Duration::from_secs(60);
 /// The longest pause before a request to a mover is repeated.
 pub(crate) const LONGEST_MOVER_PAUSE: Duration = Duration::from_secs(2);
 /// How often to check whether a machine is still queued.

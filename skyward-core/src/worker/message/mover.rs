@@ -52,6 +52,8 @@ pub enum RefusedKind {
     Changed,
     /// What is at the path is no file, folder or link.
     Kind,
+    /// The request is none that a mover understands.
+    Invalid,
     /// The system refused it.
     Io,
 }
