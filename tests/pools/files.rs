@@ -210,7 +210,14 @@ async fn what_is_no_file_and_what_leads_out_is_refused_by_name() {
     pool(1)
         .scope(async |pool| {
             make.run(pool).await?;
-            for (path, words) in [("pipes", "fifo"), ("pipes/fifo", "fifo"), ("links", "/etc/passwd")] {
+            let refused = [
+                ("pipes", "fifo"),
+                ("pipes/fifo", "fifo"),
+                ("links", "/etc/passwd"),
+                ("/proc/cpuinfo", "no size"),
+                ("/dev/null", "/dev/null"),
+            ];
+            for (path, words) in refused {
                 let fetched = soon("a refusal", pool.node(0).fetch(path, here.at("none"))).await;
                 let error = fetched.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");

@@ -9,29 +9,34 @@ from ._core import startup
 import os
 import socket
 import threading
-from time import sleep
+from time import monotonic, sleep
 from typing import Final, NoReturn
 
+from ._core import artifacts, wire
+from ._core.complaint import complain
 from ._core.descriptors import PAUSE
 from ._mover.connection import Connection
 
 _MOST: Final = 64
 """The most connections at a time."""
+_IDLE: Final = 600.0
+"""Seconds without a request after which a connection gives way to a new one, if there are too many."""
 
 
 class Mover:
     """Serves the connections of one pool's clients, each on a thread of its own."""
 
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, pool: str) -> None:
         """Serve nobody yet.
 
         Args:
             listener: the socket on which clients connect.
+            pool: the id of the pool to which clients must belong.
         """
         self._listener = listener
+        self._pool = pool
         self._lock = threading.Lock()
-        self._pool: str | None = None
-        self._connections = 0
+        self._connections: set[Connection] = set()
 
     def run(self) -> NoReturn:
         """Serve until the process ends."""
@@ -42,47 +47,64 @@ class Mover:
                 # Mostly no descriptor is free, and the listener stays readable until one is.
                 sleep(PAUSE)
                 continue
-            if not self._begin():
-                opened.close()
-                continue
             try:
-                threading.Thread(target=self._serve, args=(opened,), daemon=True).start()
+                self._accept(opened)
             except (RuntimeError, MemoryError):
                 # There is no room for another thread.
                 opened.close()
-                self._end()
                 sleep(PAUSE)
 
-    def _serve(self, opened: socket.socket) -> None:
+    def _accept(self, opened: socket.socket) -> None:
+        connection = Connection(opened, self._pool)
+        if not self._begin(connection):
+            connection.refuse(wire.ProtocolError(f"{_MOST} connections to this mover are open, and it serves no more"))
+            return
         try:
-            with opened:
-                Connection(opened, self._belongs_to).serve()
-        finally:
-            self._end()
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        except BaseException:
+            self._end(connection)
+            raise
 
-    def _begin(self) -> bool:
+    def _serve(self, connection: Connection) -> None:
+        try:
+            connection.serve()
+        finally:
+            self._end(connection)
+
+    def _begin(self, connection: Connection) -> bool:
         """Count one more connection; return False if there are too many."""
         with self._lock:
-            is_possible = self._connections < _MOST
-            self._connections += is_possible
-            return is_possible
+            if len(self._connections) >= _MOST:
+                now = monotonic()
+                since, idle = min(
+                    ((each.idle_since or now, each) for each in self._connections), key=lambda pair: pair[0]
+                )
+                if now - since < _IDLE:
+                    return False
+                # Its client may be gone without a word. One that is there connects again.
+                self._connections.remove(idle)
+                idle.shut()
+            self._connections.add(connection)
+            return True
 
-    def _end(self) -> None:
+    def _end(self, connection: Connection) -> None:
         with self._lock:
-            self._connections -= 1
+            self._connections.discard(connection)
 
-    def _belongs_to(self, pool: str) -> str:
-        """Return the pool of this mover, which is that of the first client that greets."""
-        with self._lock:
-            if self._pool is None:
-                self._pool = pool
-            return self._pool
+
+def _tidy() -> None:
+    """Remove what workers that have ended have left of their artifacts."""
+    for name, error in artifacts.sweep(artifacts.FOLDER).items():
+        complain(f"the incomplete artifact {name} cannot be removed: {error}")
 
 
 def main() -> None:
-    """Run the mover. The listener is in the environment."""
+    """Run the mover. The listener and the pool, as hexadecimal digits, are in the environment."""
     startup.restore()
-    Mover(socket.socket(fileno=int(os.environ.pop("SKYWARD_LISTEN_FD")))).run()
+    pool = bytes.fromhex(os.environ.pop("SKYWARD_POOL")).decode()
+    listener = socket.socket(fileno=int(os.environ.pop("SKYWARD_LISTEN_FD")))
+    threading.Thread(target=_tidy, daemon=True).start()
+    Mover(listener, pool).run()
 
 
 if __name__ == "__main__":

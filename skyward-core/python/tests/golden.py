@@ -220,6 +220,12 @@ def frames() -> list[dict[str, Any]]:
             b"",
         ),
         ("failed_kind", "mover_to_client", [wire.FAILED, 1, "kind", "/x is a named pipe", 0], b""),
+        (
+            "failed_invalid",
+            "mover_to_client",
+            [wire.FAILED, 2, "invalid", "the path '../x' is not one below the folder of an artifact", 0],
+            b"",
+        ),
         ("failed_io", "mover_to_client", [wire.FAILED, 1, "io", "/x: Permission denied", 13], b""),
         ("error", "mover_to_client", [wire.ERROR, 193, "this side has version 3 of the worker protocol", 0], b""),
     ]

@@ -14,6 +14,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -26,10 +27,11 @@ import msgspec
 import pytest
 
 import skyward as sky
-from skyward._core import state, wire
-from skyward._sky import cluster, copying, snapshot
+from skyward._core import artifacts, state, wire
+from skyward._sky import cluster, copying, listing, snapshot
 from skyward._values import codec
 
+from .client import DEADLINE, ROOT
 from .conftest import Node
 from .mover import mover_of
 
@@ -393,6 +395,191 @@ def test_a_timer_of_the_payload_interrupts_a_snapshot(
     assert nothing_is_left(home)
 
 
+def test_a_file_that_is_added_during_a_move_is_put_back_with_all_others(
+    home: Path, monkeypatch: pytest.MonkeyPatch, source: Path
+) -> None:
+    rename = os.rename
+
+    def add(old: str, new: str) -> None:
+        if old == str(source):
+            (source / "a" / "new").write_bytes(b"new")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", add)
+    with pytest.raises(RuntimeError, match=f"{source}/a/new changed while sky.artifact copied it"):
+        sky.artifact(source, move=True)
+    assert nothing_is_left(home)
+    assert (source / "a" / "new").read_bytes() == b"new"
+    monkeypatch.undo()
+    (source / "tool").unlink()
+    monkeypatch.setenv("SKYWARD_PAYLOADS", str(home / "payloads"))
+    monkeypatch.setattr(state, "cluster", {"node": 3})
+    assert sky.artifact(source, move=True).files == 3
+
+
+# Processes that are killed, and other processes
+
+
+def move_until_killed(source: Path, step: str) -> None:
+    """Move a source in a process that is killed at this step."""
+    script = f"""
+import os, signal, sys
+import skyward as sky
+from skyward._sky import copying, snapshot
+{step} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+sky.artifact(sys.argv[1], move=True)
+"""
+    command = [sys.executable, "-c", script, str(source)]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_the_next_snapshot_removes_what_a_killed_process_has_left(home: Path, source: Path) -> None:
+    move_until_killed(source, "copying.Copier._pass")
+    assert len(os.listdir(home / "artifacts")) == 1
+    made = sky.artifact(b"x")
+    assert os.listdir(home / "artifacts") == [made.id]
+    assert (source / "tool").exists()
+
+
+def test_a_source_that_a_killed_process_has_moved_is_not_removed(home: Path, source: Path) -> None:
+    move_until_killed(source, "snapshot._Half.publish")
+    assert not source.exists()
+    made = sky.artifact(b"x")
+    [left] = set(os.listdir(home / "artifacts")) - {made.id}
+    assert re.fullmatch(r"\.[0-9a-f]{32}\.moved", left)
+    assert (home / "artifacts" / left / "content" / "a" / "weights").read_bytes() == b"0123456789"
+
+
+def test_a_snapshot_leaves_alone_what_others_build(home: Path, monkeypatch: pytest.MonkeyPatch, source: Path) -> None:
+    while_copying(monkeypatch, lambda: sky.artifact(b"meanwhile"))
+    made = sky.artifact(source)
+    assert len(os.listdir(home / "artifacts")) == 2
+    assert (kept(home, made) / "content" / "tool").exists()
+
+
+def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_for, seen = artifacts._wait_for, list[int]()
+
+    def late(lock: int) -> None:
+        seen.append(lock)
+        if len(seen) < 3:
+            assert artifacts.sweep(str(home / "artifacts")) == {}
+        wait_for(lock)
+
+    monkeypatch.setattr(artifacts, "_wait_for", late)
+    made = sky.artifact(b"x")
+    assert (len(seen), os.listdir(home / "artifacts")) == (3, [made.id])
+
+
+def test_a_folder_that_takes_the_place_of_another_before_it_is_locked_stays(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = home / "artifacts"
+    (folder / ".half").mkdir(parents=True)
+    flock = fcntl.flock
+
+    def replace_and_lock(lock: int, how: int) -> None:
+        (folder / ".half").rename(folder / "whole")
+        (folder / ".half").mkdir()
+        flock(lock, how)
+
+    monkeypatch.setattr(fcntl, "flock", replace_and_lock)
+    assert artifacts.sweep(str(folder)) == {}
+    assert set(os.listdir(folder)) == {"whole", ".half"}
+
+
+def test_where_nothing_can_be_locked_nothing_is_removed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    (home / "artifacts" / ".half").mkdir(parents=True)
+    made = sky.artifact(b"x")
+    assert set(os.listdir(home / "artifacts")) == {".half", made.id}
+
+
+def test_what_cannot_be_removed_costs_no_snapshot(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(artifacts, "remove", refuse)
+    (home / "artifacts" / ".half").mkdir(parents=True)
+    assert (kept(home, sky.artifact(b"x")) / "content").read_bytes() == b"x"
+    assert artifacts.sweep(str(home / "artifacts")).keys() == {".half"}
+
+
+# Deep and large folders
+
+
+@pytest.fixture
+def deep(home: Path) -> Iterator[Path]:
+    """A folder that is nested more deeply than Python calls functions."""
+    with tempfile.TemporaryDirectory(prefix="sky") as short:
+        folder = path = f"{short}/deep"
+        for _ in range(1500):
+            os.mkdir(path)
+            path += "/d"
+        Path(path).write_bytes(b"deep")
+        yield Path(folder)
+        for name in (folder, str(home / "artifacts")):
+            artifacts.remove(name)
+
+
+@pytest.mark.parametrize("move", [False, True])
+def test_a_deep_folder_is_kept(home: Path, deep: Path, move: bool) -> None:
+    made = sky.artifact(deep, move=move)
+    assert (made.files, made.size, len(manifest(home, made))) == (1, 4, 1501)
+    assert deep.exists() is not move
+
+
+def test_a_deep_folder_is_moved_from_another_disk_or_not_at_all(
+    home: Path, monkeypatch: pytest.MonkeyPatch, deep: Path
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshot, "_write_manifest", lambda *_: raise_interrupt())
+        with pytest.raises(KeyboardInterrupt):
+            sky.artifact(deep)
+    assert nothing_is_left(home)
+    monkeypatch.setattr(snapshot, "_may_rename", lambda *_: False)
+    assert sky.artifact(deep, move=True).files == 1
+    assert not deep.exists()
+
+
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_a_folder_of_too_many_entries_is_refused_before_it_is_read(
+    home: Path, monkeypatch: pytest.MonkeyPatch, source: Path, is_inside: bool
+) -> None:
+    if not is_inside:
+        monkeypatch.delenv("SKYWARD_PAYLOADS")
+    monkeypatch.setattr(listing, "_MOST", 7)
+    assert sky.artifact(source).files == 3
+    monkeypatch.setattr(listing, "_MOST", 6)
+    monkeypatch.setattr(copying.Copier, "_pass", lambda *_: pytest.fail("nothing is read"))
+    with pytest.raises(ValueError, match=f"keep {source}: it has more than 6 files, .*pack them .* with tarfile"):
+        sky.artifact(source)
+    assert len(os.listdir(home / "artifacts") if is_inside else []) == is_inside
+
+
+def test_a_long_manifest_is_refused_before_anything_is_read(
+    home: Path, monkeypatch: pytest.MonkeyPatch, source: Path
+) -> None:
+    length = (kept(home, sky.artifact(source)) / "manifest").stat().st_size
+    monkeypatch.setattr(snapshot, "_LONGEST_MANIFEST", length + 4)
+    assert sky.artifact(source).files == 3
+    monkeypatch.setattr(snapshot, "_LONGEST_MANIFEST", length - 1)
+    monkeypatch.setattr(copying.Copier, "_pass", lambda *_: pytest.fail("nothing is read"))
+    with pytest.raises(ValueError, match=r"a list of files of 0 MiB, .*pack them .* with tarfile"):
+        sky.artifact(source)
+    assert len(os.listdir(home / "artifacts")) == 2
+
+
+def test_the_limits_are_those_of_the_client() -> None:
+    assert (listing._MOST, snapshot._LONGEST_MANIFEST) == (1_000_000, 64 << 20)
+
+
 # Moves
 
 
@@ -419,8 +606,15 @@ def test_a_move_to_another_disk_copies_and_removes(
             raise OSError(number, os.strerror(number))
         rename(old, new)
 
+    def write(half: Any, listed: Any) -> None:
+        original(half, listed)
+        names.append(os.path.basename(half.folder))
+
+    original, names = snapshot._write_manifest, list[str]()
+    monkeypatch.setattr(snapshot, "_write_manifest", write)
     monkeypatch.setattr(os, "rename", refuse)
     made = sky.artifact(source, move=True)
+    assert names == [f".{made.id}"] * 2, "a copy is not set apart"
     assert not source.exists()
     assert (kept(home, made) / "content" / "a" / "link").read_bytes() == b"1"
     assert made.sha256 == digest((kept(home, made) / "manifest").read_bytes())
@@ -446,6 +640,23 @@ def test_a_move_leaves_what_others_may_use(home: Path, source: Path, tmp_path: P
         append(source / "tool")
         assert made.size == sum(entry[2] for entry in manifest(home, made))
     assert (source / "tool").read_bytes() == b"#!/bin/sh\nmoremore"
+
+
+def test_what_is_added_to_a_source_that_was_copied_is_not_removed(
+    home: Path, monkeypatch: pytest.MonkeyPatch, source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original = snapshot._write_manifest
+
+    def write(half: Any, listed: Any) -> None:
+        original(half, listed)
+        (source / "new").write_bytes(b"new")
+
+    monkeypatch.setattr(snapshot, "_may_rename", lambda *_: False)
+    monkeypatch.setattr(snapshot, "_write_manifest", write)
+    made = sky.artifact(source, move=True)
+    assert made.files == 3
+    assert os.listdir(source) == ["new"]
+    assert f"has copied {source}, and cannot remove it: Directory not empty" in capsys.readouterr().err
 
 
 def test_a_source_that_cannot_be_removed_does_not_cost_the_artifact(
@@ -676,6 +887,27 @@ def test_processes_that_a_payload_starts_make_artifacts(node: Node, method: str)
     made = worker.call(1, method=method)
     assert [(one["node"], one["name"], one["size"]) for one in made] == [(1, "part 1", 1), (1, "part 2", 2)]
     assert sorted(os.listdir(node.folder / "artifacts")) == sorted(one["id"] for one in made)
+
+
+def test_the_mover_removes_what_a_killed_worker_has_left(node: Node) -> None:
+    file = node.folder / "large"
+    with file.open("wb") as opened:
+        opened.truncate(1 << 36)
+    worker = node.ready("""
+        import skyward as sky
+        def main(path):
+            return sky.artifact(path, move=True)
+    """)
+    worker.start(1, path=str(file))
+    deadline = time.monotonic() + DEADLINE
+    while not (node.folder / "artifacts").exists() or not os.listdir(node.folder / "artifacts"):
+        assert time.monotonic() < deadline
+    node.agent.send([wire.SIGNAL, 1, 0, "kill"])
+    node.agent.expect(wire.EXITED)
+    client = mover_of(node.agent)
+    assert client.ask(wire.MOVER_DROP, "0" * 32)[0] == [wire.DONE]
+    assert os.listdir(node.folder / "artifacts") == []
+    assert file.exists()
 
 
 def test_a_task_that_is_cancelled_while_it_hashes_leaves_nothing(node: Node) -> None:

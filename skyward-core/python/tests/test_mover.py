@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import signal
 import socket
 import tempfile
@@ -17,11 +18,11 @@ import msgspec
 import pytest
 
 from skyward import mover as program
-from skyward._core import wire
+from skyward._core import artifacts, wire
 from skyward._core.descriptors import PAUSE
 from skyward._mover import connection, files
 
-from .client import DEADLINE, AgentClient, Frames, gone
+from .client import DEADLINE, AgentClient, Frames, gone, start_agent
 from .conftest import Node
 from .mover import MoverClient, ask_for_mover, mover_of
 from .other_user import USER, needs_root
@@ -230,6 +231,26 @@ def test_what_is_no_file_folder_or_link_is_named(node: Node, tmp_path: Path) -> 
     assert client.read_failure(str(tmp_path))[1] == f"{tmp_path} is a folder"
 
 
+def test_a_file_of_the_system_is_named_and_an_empty_one_is_listed(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = mover_of(node.agent)
+    words = "has no size: it is a file of the system, not of a disk; read it in the payload"
+    for path in ("/proc/cpuinfo", "/proc/self/status"):
+        assert client.stat_failure(path) == ("kind", f"{path} {words}", 0)
+    assert client.stat_failure("/proc/sys/kernel/random")[0] == "kind"
+    (tmp_path / "empty").touch()
+    assert [entry[0] for entry in client.stat(str(tmp_path))] == [b"", b"empty"]
+
+    def write_and_read(*args: Any) -> bytes:
+        (tmp_path / "empty").write_text("content")
+        return pread(*args)
+
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", write_and_read)
+    assert len(list(files.lists(bytes(tmp_path / "empty")))) == 1, "it gets its first byte meanwhile"
+
+
 def test_what_is_missing_is_named(node: Node, tmp_path: Path) -> None:
     client = mover_of(node.agent)
     (tmp_path / "file").write_text("")
@@ -239,6 +260,9 @@ def test_what_is_missing_is_named(node: Node, tmp_path: Path) -> None:
             assert failure == ("missing", f"{tmp_path}/{path}: {os.strerror(number)}", number)
     assert client.stat_failure("")[0] == "missing"
     assert client.stat_failure("x" * 300)[::2] == ("io", errno.ENAMETOOLONG)
+    for long, kind in ((b"\xff" * 1_000_000, "io"), (b"\0" * 1_000_000, "invalid")):
+        found, words, _ = client.stat_failure(long)
+        assert (found, len(words) < wire.MAX_HEAD // 16) == (kind, True)
 
 
 @needs_root
@@ -254,11 +278,9 @@ def test_what_may_not_be_read_is_named() -> None:
             with pytest.raises(files.Refused, match="secret: Permission denied") as caught:
                 list(files.lists(bytes(folder)))
             assert (caught.value.kind, caught.value.number) == ("io", errno.EACCES)
-            with (
-                pytest.raises(files.Refused, match="key: Permission denied"),
-                files.opened(bytes(folder / "key"), None),
-            ):
-                pass
+            with pytest.raises(files.Refused, match="key: Permission denied"):
+                files.read(bytes(folder / "key"), None, 0, memoryview(bytearray(9)))
+            assert len(list(files.lists(bytes(folder / "key")))) == 1, "an empty file may be one of a disk"
         finally:
             os.seteuid(user)
 
@@ -310,7 +332,6 @@ def test_a_file_is_read_in_pieces(node: Node, tmp_path: Path) -> None:
         assert client.read(str(file), offset, length) == (identity(file), expected)
     (tmp_path / "empty").touch()
     assert client.read(str(tmp_path / "empty"))[1] == b""
-    assert client.read("/proc/self/status") == (client.read("/proc/self/status")[0], b""), "as its size says"
     assert client.read(str(file), 3, 4, identity(file))[1] == data[3:7]
 
 
@@ -342,18 +363,14 @@ def served() -> tuple[socket.socket, connection.Connection]:
     ours, theirs = socket.socketpair()
     ours.settimeout(DEADLINE)
     ours.sendall(wire.frame([wire.MOVER_ATTACH, wire.PROTOCOL, "pool"]))
-    return ours, connection.Connection(theirs, lambda pool: pool)
+    return ours, connection.Connection(theirs, "pool")
 
 
 def answer(request: list[Any]) -> bytes:
     """Return all bytes that a connection in this process sends for a request, until it ends."""
     ours, served_here = served()
 
-    def serve() -> None:
-        with served_here._socket:
-            served_here.serve()
-
-    thread = threading.Thread(target=serve)
+    thread = threading.Thread(target=served_here.serve)
     thread.start()
     parts = []
     with ours:
@@ -365,41 +382,78 @@ def answer(request: list[Any]) -> bytes:
     return b"".join(parts)
 
 
-@pytest.mark.parametrize("can_send_files", [True, False])
-def test_a_file_that_becomes_shorter_ends_the_connection(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_send_files: bool
+def while_reading(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Act once, before the first byte of a piece is read."""
+    preadv, done = os.preadv, list[bool]()
+
+    def read_and_act(*args: Any) -> int:
+        if not done:
+            done.append(True)
+            act()
+        return preadv(*args)
+
+    monkeypatch.setattr(os, "preadv", read_and_act)
+
+
+def test_a_piece_of_a_file_that_becomes_shorter_has_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "data"
     file.write_bytes(b"x" * 100_000)
-    if not can_send_files:
-        monkeypatch.setattr(os, "sendfile", refuse)
-    monkeypatch.setattr(files, "check_readable", lambda *_: os.truncate(file, 99))
-    received = answer(read(file, length=100_000))
-    assert 99 < len(received) < 1000
-    assert received.endswith(b"x" * 99)
+    known = identity(file)
+    while_reading(monkeypatch, lambda: os.truncate(file, 99))
+    piece = wire.frame([wire.MOVER_PIECE, 7, *known], b"x" * 99)
+    assert answer(read(file, length=100_000)).endswith(piece)
 
 
-def refuse(*_: object) -> int:
-    raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-
-
-def test_where_the_system_cannot_send_from_a_file_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sendfile", refuse)
+def test_a_file_that_is_written_while_it_is_read_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "data"
-    file.write_bytes(os.urandom(50_000))
-    assert answer(read(file, length=50_000, offset=7)).endswith(file.read_bytes()[7:])
+    file.write_bytes(b"x" * 100)
+    known = identity(file)
+    while_reading(monkeypatch, lambda: file.write_bytes(b"y" * 100))
+    words = f"{file} has changed since it was listed"
+    assert answer(read(file, known)).endswith(wire.frame([wire.FAILED, 7, "changed", words, 0]))
+
+
+def test_a_piece_is_read_until_its_end_also_if_the_system_gives_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preadv = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda file, into, offset: preadv(file, [into[0][:7]], offset))
+    file = tmp_path / "data"
+    file.write_bytes(os.urandom(50))
+    assert answer(read(file, offset=3, length=40)).endswith(file.read_bytes()[3:43])
+    assert answer(read(file, offset=3, length=99)).endswith(
+        wire.frame([wire.MOVER_PIECE, 7, *identity(file)], file.read_bytes()[3:])
+    )
+
+
+def test_files_that_are_shorter_than_their_size_keep_the_connection(node: Node) -> None:
+    client = mover_of(node.agent)
+    path = "/sys/kernel/mm/transparent_hugepage/enabled"
+    if not os.path.exists(path):
+        pytest.skip("the system has no such file")
+    [[_, _, *known, _, _]] = client.stat(path)
+    assert client.read(path, identity=known)[1] == Path(path).read_bytes()
+    assert known[1] > len(Path(path).read_bytes())
+    assert client.stat("work")
 
 
 def test_an_error_of_the_disk_is_reported_before_the_piece_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> bytes:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    preadv = os.preadv
 
-    monkeypatch.setattr(os, "pread", fail)
+    def fail(file: int, into: list[memoryview], offset: int) -> int:
+        if offset:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return preadv(file, [into[0][:1]], offset)
+
+    monkeypatch.setattr(os, "preadv", fail)
     file = tmp_path / "data"
-    file.write_bytes(b"x")
-    assert answer(read(file)).endswith(wire.frame([wire.FAILED, 7, "io", f"{file}: Input/output error", errno.EIO]))
+    file.write_bytes(b"xyz")
+    failed = wire.frame([wire.FAILED, 7, "io", f"{file}: Input/output error", errno.EIO])
+    assert answer(read(file)) == wire.frame([wire.MOVER_HELLO, wire.PROTOCOL, os.getpid()]) + failed
 
 
 def test_a_client_that_does_not_read_is_given_up_and_blocks_no_other(
@@ -430,7 +484,7 @@ def test_a_client_that_has_greeted_may_wait_and_another_may_not(monkeypatch: pyt
     monkeypatch.setattr(connection, "_PATIENCE", 0.05)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        connection.Connection(theirs, lambda pool: pool).serve()
+        connection.Connection(theirs, "pool").serve()
     ours, served_here = served()
     thread = threading.Thread(target=served_here.serve)
     thread.start()
@@ -479,28 +533,145 @@ def test_an_artifact_that_cannot_be_removed_is_reported(node: Node) -> None:
     assert client.failure(wire.MOVER_DROP, ID)[0] == "missing"
 
 
+def leave(path: Path, content: str = "half") -> Path:
+    """Make what a worker that was killed leaves of an artifact."""
+    path.mkdir(parents=True)
+    (path / "content").write_text(content)
+    return path
+
+
+def test_what_killed_workers_leave_is_removed_and_not_what_others_build(node: Node) -> None:
+    kept = node.folder / "artifacts"
+    leave(kept / f".{ID}")
+    copy = leave(kept / f".{ID[::-1]}.moved")
+    (leave(kept / f".{'0' * 32}.moved") / "content").unlink()
+    (kept / ".file").write_text("no folder")
+    (kept / ".link").symlink_to(node.folder)
+    built = kept / f".{'1' * 32}"
+    lock = artifacts.make_locked(str(built))
+    remaining = {copy.name, built.name, ".file", ".link"}
+    client = mover_of(node.agent)
+    deadline = time.monotonic() + DEADLINE
+    while set(os.listdir(kept)) != remaining:
+        assert time.monotonic() < deadline, "the mover removes it when it starts"
+    os.close(lock)
+    leave(kept / f".{'2' * 32}")
+    assert client.ask(wire.MOVER_DROP, ID)[0] == [wire.DONE]
+    assert set(os.listdir(kept)) == remaining - {built.name}
+    assert (copy / "content").read_text() == "half"
+
+
+def test_an_artifact_is_gone_before_it_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    leave(tmp_path / "artifacts" / ID)
+    monkeypatch.setattr(artifacts, "remove", refuse)
+    for _ in range(2):
+        with pytest.raises(files.Refused, match=f"artifacts/{ID} cannot be removed: Invalid argument") as caught:
+            files.drop(ID)
+        assert (caught.value.kind, caught.value.number) == ("io", errno.EINVAL)
+        assert os.listdir("artifacts") == [f".{ID}"]
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    files.drop(ID)
+    assert os.listdir("artifacts") == []
+
+
+def refuse(*_: object) -> Any:
+    raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+
+def test_a_deep_folder_is_listed_and_removed(node: Node) -> None:
+    client = mover_of(node.agent)
+    deep = f"artifacts/{ID}/content" + "/d" * 1500
+    path = str(node.folder)
+    for name in deep.split("/"):
+        path += f"/{name}"
+        os.mkdir(path)
+    assert len(client.stat("content", ID)) == 1501
+    assert client.ask(wire.MOVER_DROP, ID)[0] == [wire.DONE]
+    assert os.listdir(node.folder / "artifacts") == []
+
+
+# Requests that cannot be answered
+
+
+@pytest.mark.parametrize(
+    ("number", "fields", "text"),
+    [
+        (wire.STAT, [ID, b"../x"], "not one below"),
+        (wire.STAT, [ID, b"content/../../x"], "not one below"),
+        (wire.STAT, [ID, b"/etc/passwd"], "not one below"),
+        (wire.STAT, [ID, b"content//x"], "not one below"),
+        (wire.STAT, [ID, b"content/./x"], "not one below"),
+        (wire.STAT, [ID, b"."], "not one below"),
+        (wire.STAT, [ID, b""], "not one below"),
+        (wire.STAT, ["", b"a\0b"], "NUL"),
+        (wire.STAT, [ID, b"a\0b"], "NUL"),
+        (wire.STAT, [ID.upper(), b"content"], "hexadecimal"),
+        (wire.STAT, [ID + "\n", b"content"], "hexadecimal"),
+        (wire.STAT, ["..", b"content"], "hexadecimal"),
+        (wire.STAT, ["x" * 1_000_000, b"content"], "hexadecimal"),
+        (wire.MOVER_READ, [ID, b"..", None, 0, 1], "not one below"),
+        (wire.MOVER_READ, ["", b"x\0", None, 0, 1], "NUL"),
+        (wire.MOVER_READ, ["", b"x", None, 0, (2 << 20) + 1], "at most 2097152 bytes"),
+        (wire.MOVER_DROP, [""], "hexadecimal"),
+        (wire.MOVER_DROP, ["../../" + "0" * 26], "hexadecimal"),
+    ],
+)
+def test_an_invalid_request_fails_and_the_connection_stays(
+    node: Node, number: int, fields: list[Any], text: str
+) -> None:
+    client = mover_of(node.agent)
+    kind, words, error = client.failure(number, *fields)
+    assert (kind, error) == ("invalid", 0)
+    assert text in words
+    assert len(words) < 300
+    assert client.stat("work")[0][1] == "folder"
+
+
+def test_an_unexpected_error_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    def fail(*_: object) -> None:
+        raise RecursionError("too deep: \udcff")
+
+    monkeypatch.setattr(files, "drop", fail)
+    monkeypatch.setattr(connection, "complain", said.append)
+    failed = wire.frame([wire.FAILED, 7, "io", "the mover failed: RecursionError: too deep: ?", 0])
+    assert answer([wire.MOVER_DROP, 7, ID]).endswith(failed)
+    assert "RecursionError: too deep" in said[0]
+
+
+@pytest.mark.parametrize("pool", ["other", ""])
+def test_only_clients_of_the_agents_pool_are_served(node: Node, pool: str) -> None:
+    path = ask_for_mover(node.agent)[1]
+    stranger = Frames(path)
+    stranger.send([wire.MOVER_ATTACH, wire.PROTOCOL, pool])
+    assert stranger.receive()[0] == [
+        *(wire.ERROR, wire.MOVER_ATTACH, f"this mover belongs to pool pool, not {pool}", 0)
+    ]
+    assert stranger.at_end()
+    assert MoverClient(path).stat("work"), "also if a stranger was first"
+
+
+def test_the_name_of_a_pool_may_be_any_text(folder: Path) -> None:
+    start_agent(folder)
+    pool = "pool \0\n=é"
+    agent = AgentClient(folder, pool=pool)
+    assert MoverClient(ask_for_mover(agent)[1], pool).stat("work")
+    agent.shutdown()
+
+
 # Clients that break the protocol
 
 
 @pytest.mark.parametrize(
     ("head", "text"),
     [
-        ([wire.STAT, 1, ID, b"../x"], "not one below"),
-        ([wire.STAT, 1, ID, b"content/../../x"], "not one below"),
-        ([wire.STAT, 1, ID, b"/etc/passwd"], "not one below"),
-        ([wire.STAT, 1, ID, b"content//x"], "not one below"),
-        ([wire.STAT, 1, ID, b""], "not one below"),
-        ([wire.STAT, 1, "", b"a\0b"], "NUL"),
-        ([wire.STAT, 1, ID.upper(), b"content"], "hexadecimal"),
-        ([wire.STAT, 1, ID + "\n", b"content"], "hexadecimal"),
-        ([wire.STAT, 1, "..", b"content"], "hexadecimal"),
-        ([wire.MOVER_READ, 1, ID, b"..", None, 0, 1], "not one below"),
-        ([wire.MOVER_READ, 1, "", b"x", None, 0, (2 << 20) + 1], "$[6]"),
         ([wire.MOVER_READ, 1, "", b"x", None, -1, 1], "$[5]"),
+        ([wire.MOVER_READ, 1, "", b"x", None, 0, -1], "$[6]"),
         ([wire.MOVER_READ, 1, "", b"x", [1, 2], 0, 1], "$[4]"),
         ([wire.MOVER_READ, 1, "", "text", None, 0, 1], "$[3]"),
-        ([wire.MOVER_DROP, 1, ""], "hexadecimal"),
-        ([wire.MOVER_DROP, 1, "../../" + "0" * 26], "hexadecimal"),
         ([wire.MOVER_ATTACH, 2, "pool"], "version 3"),
         ([wire.MOVER_ATTACH, 2, {"of": "another version"}], "version 3"),
         ([wire.MOVER_ATTACH, wire.PROTOCOL, "other"], "belongs to pool pool"),
@@ -549,7 +720,11 @@ def test_garbage_gets_an_error_and_the_mover_lives_on(node: Node, data: bytes) -
 def test_a_mover_serves_many_connections_and_refuses_more(node: Node) -> None:
     path = ask_for_mover(node.agent)[1]
     clients = [MoverClient(path) for _ in range(64)]
-    assert Frames(path).at_end()
+    refused = Frames(path)
+    head, _ = refused.receive()
+    assert (head[0], head[1], head[3]) == (wire.ERROR, 0, 0)
+    assert "64 connections to this mover are open" in head[2]
+    assert refused.at_end()
     assert all(client.stat("work")[0][1] == "folder" for client in (clients[0], clients[-1]))
     clients.pop().close()
     deadline = time.monotonic() + DEADLINE
@@ -559,6 +734,60 @@ def test_a_mover_serves_many_connections_and_refuses_more(node: Node) -> None:
             break
         except (EOFError, OSError):
             assert time.monotonic() < deadline
+
+
+def test_the_connection_that_is_idle_the_longest_gives_way_if_all_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "_MOST", 3)
+    listener: Any = None
+    mover = program.Mover(listener, "pool")
+    ours: list[socket.socket] = []
+
+    def connect() -> None:
+        here, there = socket.socketpair()
+        here.settimeout(DEADLINE)
+        here.sendall(wire.frame([wire.MOVER_ATTACH, wire.PROTOCOL, "pool"]))
+        ours.append(here)
+        mover._accept(there)
+
+    def number(client: socket.socket) -> int:
+        """Return the number of the next message; 0 at the end."""
+        received = client.recv(1 << 16)
+        return int(msgspec.msgpack.decode(received[8 : 8 + wire.HEADER.unpack_from(received)[0]])[0]) if received else 0
+
+    for _ in range(4):
+        connect()
+    assert [number(client) for client in ours] == [wire.MOVER_HELLO] * 3 + [wire.ERROR], "none has waited for long"
+    deadline = time.monotonic() + DEADLINE
+    while any(each.idle_since is None for each in mover._connections):
+        assert time.monotonic() < deadline
+    busy, idle, idlest = mover._connections
+    busy.idle_since = None
+    idle.idle_since = time.monotonic() - program._IDLE - 1
+    idlest.idle_since = time.monotonic() - program._IDLE - 2
+    connect()
+    assert number(ours[-1]) == wire.MOVER_HELLO
+    assert {busy, idle} < mover._connections
+    assert idlest not in mover._connections
+    assert [client.recv(1) for client in select.select(ours[:3], [], [], DEADLINE)[0]] == [b""]
+    for client in ours:
+        client.close()
+    deadline = time.monotonic() + DEADLINE
+    while mover._connections:
+        assert time.monotonic() < deadline
+
+
+def test_a_client_that_greets_byte_by_byte_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_PATIENCE", 0.3)
+    ours, theirs = socket.socketpair()
+    thread = threading.Thread(target=connection.Connection(theirs, "pool").serve)
+    thread.start()
+    deadline = time.monotonic() + DEADLINE
+    with pytest.raises(OSError):
+        while time.monotonic() < deadline:
+            ours.sendall(b"\0")
+            time.sleep(0.05)
+    thread.join(DEADLINE)
+    ours.close()
 
 
 def test_a_mover_without_descriptors_waits_for_some() -> None:
@@ -576,7 +805,7 @@ def test_a_mover_without_descriptors_waits_for_some() -> None:
     listener: Any = Listener()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        program.Mover(listener).run()
+        program.Mover(listener, "pool").run()
     assert time.monotonic() - began >= 2 * PAUSE
 
 
@@ -595,11 +824,11 @@ def test_a_mover_without_room_for_a_thread_closes_the_connection(monkeypatch: py
 
     monkeypatch.setattr(threading.Thread, "start", fail)
     listener: Any = Listener()
-    mover = program.Mover(listener)
+    mover = program.Mover(listener, "pool")
     with pytest.raises(KeyboardInterrupt):
         mover.run()
     assert ours.recv(1) == b""
-    assert mover._connections == 0
+    assert not mover._connections
 
 
 def test_the_mover_needs_little_memory(node: Node, tmp_path: Path) -> None:

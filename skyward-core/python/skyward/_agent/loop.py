@@ -360,7 +360,7 @@ class Agent:
         elif type(message) is Watch:
             self._watch_machine(connection, message.command)
         elif type(message) is Mover:
-            connection.send(self._mover.answer(message.request))
+            connection.send(self._mover.answer(message.request, self.pool or ""))
         elif type(message) is Shutdown:
             self._shut_down(message.request, message.grace)
 

@@ -20,13 +20,14 @@ from .workers import Refusal
 class Program:
     """One start of the mover."""
 
-    def __init__(self, path: str, environment: Mapping[str, str], number: int) -> None:
+    def __init__(self, path: str, environment: Mapping[str, str], number: int, pool: str) -> None:
         """Start the program. Its socket accepts connections when this returns.
 
         Args:
             path: the path of its socket.
             environment: the agent's environment, on which its own is based.
             number: how many movers were started, with this one.
+            pool: the id of the pool, to which its clients must belong.
 
         Raises:
             OSError: the program cannot be run, or the socket cannot be created.
@@ -42,6 +43,8 @@ class Program:
                 # No file of its working folder, which is that of the agent, hides a module.
                 "PYTHONSAFEPATH": "1",
                 "SKYWARD_LISTEN_FD": str(listener.fileno()),
+                # An environment cannot hold every text.
+                "SKYWARD_POOL": pool.encode().hex(),
             }
             # The agent's own input is empty, and its output is its log.
             self.pid = spawn([sys.executable, "-m", "skyward.mover"], full, None, (0, 1, 2), listener.fileno())
@@ -68,8 +71,12 @@ class Mover:
         self._running: Program | None = None
         self._starts = 0
 
-    def answer(self, request: int) -> list[Any]:
+    def answer(self, request: int, pool: str) -> list[Any]:
         """Start the mover unless it runs, and return the answer to a request for it.
+
+        Args:
+            request: the number of the request.
+            pool: the id of the agent's pool.
 
         Raises:
             Refusal: it cannot be started.
@@ -80,7 +87,7 @@ class Mover:
             tree.kill_group(running.pid)
             running = None
         if running is None:
-            running = self._start()
+            running = self._start(pool)
         return [wire.AGENT_MOVER, request, running.pid, self._path]
 
     def _listens(self) -> bool:
@@ -93,10 +100,10 @@ class Mover:
                 return error.errno == errno.EAGAIN  # many wait already
         return True
 
-    def _start(self) -> Program:
+    def _start(self, pool: str) -> Program:
         self._starts += 1
         try:
-            started = Program(self._path, self._environment, self._starts)
+            started = Program(self._path, self._environment, self._starts, pool)
         except OSError as error:
             where = f" ({error.filename})" if error.filename else ""
             raise Refusal(f"cannot start the mover: {error.strerror or error}{where}") from None

@@ -12,15 +12,14 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from heapq import heappop, heappush
-from io import FileIO
 from typing import Final
 
 import msgspec
 
-from .._core import file_kinds
+from .._core import artifacts, file_kinds
 from .messages import Identity
 
-_ARTIFACTS: Final = b"artifacts"
+_ARTIFACTS: Final = artifacts.FOLDER.encode()
 _ID_LENGTH: Final = 32
 _DIGITS: Final = frozenset("0123456789abcdef")
 _MOST_ENTRIES: Final = 4096
@@ -28,6 +27,8 @@ _MOST_BYTES: Final = (1 << 20) - 16
 """The most entries of a list, and their bytes without its head; a single entry may have more."""
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Without `O_NONBLOCK`, a named pipe that takes the place of a file would block."""
+_LAST_OFFSET: Final = (1 << 63) - 1
+_LONGEST_PATH: Final = 4096
 _MISSING: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _encode: Final = msgspec.msgpack.Encoder().encode
 
@@ -41,7 +42,7 @@ class Refused(Exception):
     def __init__(self, kind: str, words: str, number: int = 0) -> None:
         super().__init__(words)
         self.kind = kind
-        """`missing`, `changed`, `kind` or `io`."""
+        """`missing`, `changed`, `kind`, `invalid` or `io`."""
         self.number = number
         """The number of the system's error; 0 if there was none."""
 
@@ -54,15 +55,15 @@ def locate(artifact: str, path: bytes) -> bytes:
         path: a path of the node, or of the artifact's folder.
 
     Raises:
-        ValueError: the path is not valid, or leads out of the artifact's folder.
+        Refused: the path is not valid, or leads out of the artifact's folder.
     """
     if b"\0" in path:
-        raise ValueError("a path holds a NUL byte")
+        raise Refused("invalid", f"the path {_shown(path)!r} holds a NUL byte")
     if not artifact:
         return path
-    if any(part in (b"", b"..") for part in path.split(b"/")):
-        raise ValueError(f"the path {_shown(path)!r} is not one below the folder of an artifact")
-    return b"/".join((_ARTIFACTS, _valid(artifact), path))
+    if any(part in (b"", b".", b"..") for part in path.split(b"/")):
+        raise Refused("invalid", f"the path {_shown(path)!r} is not one below the folder of an artifact")
+    return b"/".join((_ARTIFACTS, _valid(artifact).encode(), path))
 
 
 def identity(about: os.stat_result) -> Identity:
@@ -81,7 +82,7 @@ def lists(path: bytes) -> Iterator[bytes]:
 
     Raises:
         Refused: the path or a folder below it cannot be read, or holds something that is no file,
-            folder or link.
+            folder or link, or a file of the system.
     """
     kept: list[msgspec.Raw] = []
     size = 0
@@ -122,20 +123,34 @@ def _entry(path: bytes, whole: bytes, about: os.stat_result, target: bytes) -> E
     kind = file_kinds.kind(about.st_mode)
     if kind is None:
         raise _of_other_kind(whole, about)
+    if kind == file_kinds.FILE and about.st_size == 0 and _is_of_system(whole):
+        words = "has no size: it is a file of the system, not of a disk; read it in the payload"
+        raise Refused("kind", f"{_shown(whole)} {words}")
     executable = kind == file_kinds.FILE and file_kinds.is_executable(about.st_mode)
     return path, kind, *identity(about), executable, target
 
 
-@contextmanager
-def opened(path: bytes, expected: Identity | None) -> Iterator[tuple[FileIO, os.stat_result]]:
-    """Context manager: open a file.
+def _is_of_system(path: bytes) -> bool:
+    """Return whether a byte can be read from a file of size 0, such as those of `/proc`."""
+    try:
+        with _opened(path) as descriptor:
+            # An empty file of a disk may have got content meanwhile, and then it has a size.
+            return bool(os.pread(descriptor, 1, 0)) and os.fstat(descriptor).st_size == 0
+    except OSError:
+        return False
+
+
+def read(path: bytes, expected: Identity | None, offset: int, into: memoryview) -> tuple[Identity, int]:
+    """Read a piece of a file.
 
     Args:
         path: its path; a link is followed.
-        expected: the identity that it must have, if any.
+        expected: the identity that it must have, before and after the piece is read, if any.
+        offset: where the piece begins.
+        into: receives the piece, as far as the file has so much.
 
-    Yields:
-        the file, and what the system says about it.
+    Returns:
+        the identity before the piece was read, and how many bytes were read.
 
     Raises:
         Refused: it cannot be read, is no file, or has another identity.
@@ -143,49 +158,65 @@ def opened(path: bytes, expected: Identity | None) -> Iterator[tuple[FileIO, os.
     with _named(path):
         # Opening a device may do something to it.
         _check_file(path, os.stat(path))
-        descriptor = os.open(path, _FLAGS)
-    with open(descriptor, "rb", buffering=0) as file:
-        with _named(path):
+        with _opened(path) as descriptor:
             about = os.fstat(descriptor)
-        _check_file(path, about)
-        if expected is not None and expected != identity(about):
-            raise Refused("changed", f"{_shown(path)} has changed since it was listed")
-        yield file, about
+            _check_file(path, about)
+            before = identity(about)
+            _check_identity(path, before, expected)
+            count = _fill(into, descriptor, offset)
+            _check_identity(path, identity(os.fstat(descriptor)), expected)
+    return before, count
 
 
-def check_readable(path: bytes, file: FileIO, offset: int) -> None:
-    """Read a byte of a file, because an error in the middle of a piece could not be reported.
-
-    Raises:
-        Refused: the byte cannot be read.
-    """
-    with _named(path):
-        os.pread(file.fileno(), 1, offset)
+def _fill(into: memoryview, descriptor: int, offset: int) -> int:
+    count = 0
+    # The system refuses to read beyond the last offset that it knows.
+    into = into[: _LAST_OFFSET - offset]
+    while count < len(into):
+        got = os.preadv(descriptor, [into[count:]], offset + count)
+        if not got:
+            break
+        count += got
+    return count
 
 
 def drop(artifact: str) -> None:
-    """Remove an artifact, if there is one with this id.
+    """Remove an artifact, if there is one with this id, and what others have left incomplete.
 
     Raises:
-        Refused: it cannot be removed.
-        ValueError: this is no id of an artifact.
+        Refused: it cannot be removed, or this is no id of an artifact.
     """
-    import shutil
-
-    name = _valid(artifact)
-    folder, aside = _ARTIFACTS + b"/" + name, _ARTIFACTS + b"/." + name
+    hidden = artifacts.hidden(_valid(artifact))
+    folder = os.fsencode(f"{artifacts.FOLDER}/{artifact}")
     with _named(folder), suppress(FileNotFoundError):
         # So there is never a part of an artifact.
-        os.rename(folder, aside)
-    with _named(folder), suppress(FileNotFoundError):
-        # Also what an earlier removal has left.
-        shutil.rmtree(aside)
+        os.rename(folder, os.fsencode(f"{artifacts.FOLDER}/{hidden}"))
+    # That includes what an earlier request for this artifact could not remove.
+    failed = artifacts.sweep(artifacts.FOLDER).get(hidden)
+    if failed is not None:
+        raise Refused("io", f"{_shown(folder)} cannot be removed: {_words(failed)}", failed.errno or 0)
 
 
-def _valid(artifact: str) -> bytes:
+@contextmanager
+def _opened(path: bytes) -> Iterator[int]:
+    """Context manager: open a file for reading, and yield its descriptor."""
+    descriptor = os.open(path, _FLAGS)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _valid(artifact: str) -> str:
     if len(artifact) != _ID_LENGTH or not _DIGITS.issuperset(artifact):
-        raise ValueError(f"an artifact's id has {_ID_LENGTH} lower-case hexadecimal digits, unlike {artifact!r}")
-    return artifact.encode()
+        words = f"an artifact's id has {_ID_LENGTH} lower-case hexadecimal digits, unlike {artifact[:100]!r}"
+        raise Refused("invalid", words)
+    return artifact
+
+
+def _check_identity(path: bytes, found: Identity, expected: Identity | None) -> None:
+    if expected is not None and expected != found:
+        raise Refused("changed", f"{_shown(path)} has changed since it was listed")
 
 
 def _check_file(path: bytes, about: os.stat_result) -> None:
@@ -204,8 +235,13 @@ def _named(path: bytes) -> Iterator[None]:
         yield
     except OSError as error:
         kind = "missing" if error.errno in _MISSING else "io"
-        raise Refused(kind, f"{_shown(path)}: {error.strerror or error}", error.errno or 0) from None
+        raise Refused(kind, f"{_shown(path)}: {_words(error)}", error.errno or 0) from None
+
+
+def _words(error: OSError) -> str:
+    return error.strerror or str(error)
 
 
 def _shown(path: bytes) -> str:
-    return path.decode(errors="replace")
+    """Return a path for a message, which has room for every path that the system accepts."""
+    return path[:_LONGEST_PATH].decode(errors="replace")

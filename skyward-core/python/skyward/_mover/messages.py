@@ -2,8 +2,6 @@
 
 # This file does not use `from __future__ import annotations`, for the reason in `_core.messages`.
 
-from typing import Annotated
-
 import msgspec
 
 from .._core import wire
@@ -40,7 +38,7 @@ class Read(msgspec.Struct, tag=wire.MOVER_READ, array_like=True):
     identity: Identity | None
     """The file must have this identity."""
     offset: Count
-    length: Annotated[int, msgspec.Meta(ge=0, le=wire.LARGEST_PIECE)]
+    length: Count
 
 
 class Drop(msgspec.Struct, tag=wire.MOVER_DROP, array_like=True):

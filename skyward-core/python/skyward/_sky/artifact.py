@@ -50,6 +50,14 @@ def artifact(
     executed by their owner. Its links must lead within the folder. Outside a pool the source is
     checked and hashed, and nothing is kept.
 
+    A file that is written meanwhile is refused, if the system notes when it is written. That is not
+    so for memory maps: a file into which one is written at the same time may be copied in a state
+    between two writes. Flush and close the map first.
+
+    If the process is killed, what is incomplete is removed later. Only if that happens at the
+    instant in which `move` has renamed the source and not completed the artifact, the source stays
+    in the node's folder, as `artifacts/.<id>.moved/content`, until the pool ends.
+
     Args:
         source: the path of a file or folder, or bytes. A link at this path is followed.
         name: what to call it; by default the last part of the path, or `"artifact"` for bytes.
@@ -58,11 +66,13 @@ def artifact(
 
     Raises:
         TypeError: the source is neither a path nor bytes, or bytes are to be moved.
-        ValueError: the name is no name of a file; or the folder has a link that leads out of it, or
-            a device, a named pipe or a socket.
+        ValueError: the name is no name of a file; the folder has a link that leads out of it, or a
+            device, a named pipe or a socket; or it has more than 1,000,000 files, folders and links,
+            or a list of them of more than 64 MiB.
         FileNotFoundError: there is nothing at the path.
         OSError: a file cannot be read or written, or the disk has too little room.
-        RuntimeError: a file was changed while it was copied.
+        RuntimeError: a file was changed while it was copied, or something was added to a folder or
+            removed from it while it was moved.
 
     Example:
         torch.save(model.state_dict(), "model.pt")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from .._core import file_kinds
+
+_MOST: Final = 1_000_000
+"""The most entries of a list. The client refuses longer ones."""
 
 
 class Found(NamedTuple):
@@ -35,26 +39,53 @@ def find(source: str) -> list[Found]:
 
     Raises:
         OSError: something cannot be read, or is not there.
-        ValueError: a link leads out of the folder, or something is no file, folder or link.
+        ValueError: a link leads out of the folder, something is no file, folder or link, or there are
+            too many of them.
     """
     about = os.stat(source)
     found = [Found(b"", _kind(source, about), about)]
-    folders = [""] if found[0].kind == file_kinds.FOLDER else []
+    if found[0].kind != file_kinds.FOLDER:
+        return found
+    for path, entry in _below(source):
+        if len(found) == _MOST:
+            raise too_many(source, f"more than {_MOST:,} files, folders and links")
+        about = entry.stat(follow_symlinks=False)
+        kind = _kind(entry.path, about)
+        target = ""
+        if kind == file_kinds.LINK:
+            target = os.readlink(entry.path)
+            _check_link(f"{source}/{path}", target, path.count("/"))
+        found.append(Found(os.fsencode(path), kind, about, os.fsencode(target)))
+    return sorted(found, key=lambda each: each.path)
+
+
+def paths(source: str) -> list[bytes]:
+    """Return the paths of all that is below a folder, in the order of their bytes.
+
+    Raises:
+        OSError: something cannot be read, or is not there.
+    """
+    return sorted(os.fsencode(path) for path, _ in _below(source))
+
+
+def too_many(source: str, what: str) -> ValueError:
+    """Return the error for a folder that has more than an artifact may have."""
+    return ValueError(
+        f"sky.artifact cannot keep {source}: it has {what}, which is more than the client accepts; pack them into one "
+        "file, e.g. with tarfile, and pass that"
+    )
+
+
+def _below(source: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    folders = [""]
     while folders:
         folder = folders.pop()
         with os.scandir(f"{source}/{folder}") as entries:
             for entry in entries:
                 path = f"{folder}{entry.name}"
-                about = entry.stat(follow_symlinks=False)
-                kind = _kind(entry.path, about)
-                target = ""
-                if kind == file_kinds.FOLDER:
+                if entry.is_dir(follow_symlinks=False):
                     folders.append(f"{path}/")
-                elif kind == file_kinds.LINK:
-                    target = os.readlink(entry.path)
-                    _check_link(f"{source}/{path}", target, path.count("/"))
-                found.append(Found(os.fsencode(path), kind, about, os.fsencode(target)))
-    return sorted(found, key=lambda each: each.path)
+                yield path, entry
 
 
 def _kind(path: str, about: os.stat_result) -> str:

@@ -96,7 +96,8 @@ _TYPES: Final = {
     "pyarrow.lib.ChunkedArray": "send `.to_numpy()`, or `.to_pylist()`, in which null is None",
     "pyarrow.lib.Scalar": "send `.as_py()`",
     "pyarrow.lib.Buffer": "send `.to_pybytes()`",
-    "torch.nn.modules.module.Module": 'a model cannot be sent; save it, `torch.save(model.state_dict(), "model.pt")`, and return `sky.artifact("model.pt")`',
+    "torch.nn.modules.module.Module": 'a model cannot be sent; save it, `torch.save(model.state_dict(), "model.pt")`, '
+    'and return `sky.artifact("model.pt")`',
     "torch.optim.optimizer.Optimizer": "send its `.state_dict()`, or save that and return it as `sky.artifact`",
     "torch.utils.data.dataset.Dataset": "send its items, or their number",
     "torch.dtype": "send its name: `str(…)`",
@@ -119,7 +120,8 @@ _PACKAGES: Final = {
     "pyarrow": "convert it first, with `str(…)`, `.to_pylist()` or `.as_py()`",
     "xarray": 'send `.to_dict(data="list")`, or `.values`',
     "PIL": "send `numpy.asarray(image)`, or its file as bytes",
-    "sklearn": "a model cannot be sent; send its parameters (`.get_params()`, `.coef_`), or return `sky.artifact(pickle.dumps(…))`",
+    "sklearn": "a model cannot be sent; send its parameters (`.get_params()`, `.coef_`), or return "
+    "`sky.artifact(pickle.dumps(…))`",
     "xgboost": "a model cannot be sent; return `sky.artifact(….save_raw())`",
     "lightgbm": "a model cannot be sent; send `.model_to_string()`",
     "keras": 'a model cannot be sent; save it, `model.save("model.keras")`, and return `sky.artifact("model.keras")`',

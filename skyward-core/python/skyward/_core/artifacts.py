@@ -1,0 +1,174 @@
+"""The folder of a node's artifacts: what in it is no artifact yet, or no more, and how that is removed.
+
+The name of an artifact is its id. Everything else has a hidden name, and any process of the node may
+remove it, unless another one holds its lock, which a killed process cannot keep. What may be the only
+copy of a payload's file is set apart, by a mark in its name, and never removed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from contextlib import suppress
+from typing import Final
+
+FOLDER: Final = "artifacts"
+"""Its name in the node's folder."""
+CONTENT: Final = "content"
+"""The name of the file or folder that an artifact keeps, in the artifact's own folder."""
+_APART: Final = ".moved"
+_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_FOLDER: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_NO_LOCKS: Final = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EBADF, errno.EINVAL)
+"""Errors of file systems that lock no folders. On these, nothing is found to be abandoned."""
+
+
+def hidden(id: str) -> str:
+    """Return the name of an artifact that is not complete yet, or that is being removed."""
+    return f".{id}"
+
+
+def apart(id: str) -> str:
+    """Return the name of an incomplete artifact whose content may be the only copy of a file."""
+    return hidden(id) + _APART
+
+
+def make_folder(path: str) -> None:
+    """Make a folder that only its owner may use, whatever the mask of new files is.
+
+    Raises:
+        OSError: it cannot be made, or exists already.
+    """
+    os.mkdir(path, 0o700)
+    os.chmod(path, 0o700)
+
+
+def make_locked(path: str) -> int:
+    """Make a folder with a hidden name, which no other process removes while the lock is held.
+
+    Returns:
+        the descriptor that holds the lock, also if the folder is renamed.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    while True:
+        # Another process may remove the folder until it is locked.
+        with suppress(FileNotFoundError):
+            make_folder(path)
+            lock = os.open(path, _FLAGS)
+            try:
+                _wait_for(lock)
+                if os.path.samestat(os.fstat(lock), os.stat(path)):
+                    return lock
+            except BaseException:
+                os.close(lock)
+                raise
+            os.close(lock)
+
+
+def _wait_for(lock: int) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+
+
+def sweep(folder: str) -> dict[str, OSError]:
+    """Remove what processes that have ended have left in the folder of artifacts.
+
+    Args:
+        folder: the folder; it may be missing.
+
+    Returns:
+        the names of those that cannot be removed, and why.
+    """
+    failed: dict[str, OSError] = {}
+    try:
+        names = [name for name in os.listdir(folder) if name.startswith(".")]
+    except OSError as error:
+        _raise_of_handler(error)
+        return failed
+    for name in names:
+        try:
+            _remove_abandoned(f"{folder}/{name}")
+        except OSError as error:
+            _raise_of_handler(error)
+            failed[name] = error
+    return failed
+
+
+def _remove_abandoned(path: str) -> None:
+    try:
+        lock = os.open(path, _FLAGS)
+    except OSError as error:
+        if error.errno in _NO_FOLDER:
+            return
+        raise
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # It may have become an artifact before it was locked here.
+            is_abandoned = os.path.samestat(os.fstat(lock), os.stat(path))
+        except OSError as error:
+            _raise_of_handler(error)
+            return  # another process uses it, or nothing can be locked
+        if is_abandoned:
+            remove_incomplete(path)
+    finally:
+        os.close(lock)
+
+
+def _raise_of_handler(error: OSError) -> None:
+    """Raise an error that has no number: a signal handler of the payload has raised it."""
+    if error.errno is None:
+        raise error
+
+
+def remove_incomplete(path: str) -> None:
+    """Remove an incomplete artifact, unless its content may be the only copy of a file.
+
+    Raises:
+        OSError: a part of it cannot be removed.
+    """
+    if not (path.endswith(_APART) and os.path.lexists(f"{path}/{CONTENT}")):
+        remove(path)
+
+
+def remove(path: str) -> None:
+    """Remove a folder, however deep it is. What another process removes meanwhile is no error.
+
+    Raises:
+        OSError: a part of it cannot be removed.
+    """
+    waiting, emptied = [path], []
+    while waiting:
+        folder = waiting.pop()
+        emptied.append(folder)
+        waiting += [f"{folder}/{name}" for name in _remove_files(folder)]
+    for folder in reversed(emptied):
+        with suppress(FileNotFoundError):
+            os.rmdir(folder)
+
+
+def _remove_files(path: str) -> list[str]:
+    """Remove all that is in a folder but folders, whose names are returned."""
+    folders = []
+    try:
+        folder = os.open(path, _FLAGS)
+    except FileNotFoundError:
+        return []
+    try:
+        with os.scandir(folder) as found:
+            entries = list(found)
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+            else:
+                with suppress(FileNotFoundError):
+                    os.unlink(entry.name, dir_fd=folder)
+    finally:
+        os.close(folder)
+    return folders
