@@ -61,7 +61,9 @@ impl Left {
     /// earlier try.
     fn unanswered(&self, doing: &str) -> Error {
         let message = format!("the provider did not {doing} in time");
-        Error::new(ErrorKind::Timeout, message).caused_by(lock(&self.heard).take())
+        // A look that is late must not hide why a machine could not be ended.
+        let cause = lock(&self.heard).take().or_else(|| self.cause.clone());
+        Error::new(ErrorKind::Timeout, message).caused_by(cause)
     }
 }
 

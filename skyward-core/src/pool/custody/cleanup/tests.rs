@@ -36,6 +36,19 @@ async fn machines_that_end_with_the_client_are_not_put_into_the_ledger() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_late_look_does_not_hide_why_a_machine_could_not_be_ended() {
+    let pool = PoolId::random();
+    let mut cloud = Cloud::default();
+    cloud.protects = true;
+    let cleanup = Cleanup::new(Checked::new(Arc::new(cloud)), pool.clone());
+    let (id, launch, offer) = (MachineId::new("m"), LaunchId::new("l"), OfferId::new("m"));
+    cleanup.add(Machine { id, launch, pool, number: MachineNumber(0), offer, facts: Facts::new() }).await.unwrap();
+    let error = cleanup.end_all(Instant::now() + Duration::from_secs(20), |_| ()).await.unwrap_err();
+    let told = format!("{error:?}");
+    assert!(told.contains("it is protected") && told.contains("remove the protection"), "{told}");
+}
+
 /// A cleanup with one machine at a cloud whose machines are released, and not gone, and where what
 /// they share is held for so many tries.
 async fn with_machine(lingers: bool, held: usize) -> (Cleanup, Arc<Cloud>) {

@@ -48,6 +48,8 @@ pub(in crate::pool) struct Cloud {
     /// Its pools have live machines from the second look on.
     revives: bool,
     parts: Vec<Part>,
+    /// Refuses to end machines, and then does not answer when it is asked for them.
+    pub(in crate::pool) protects: bool,
 }
 
 #[async_trait]
@@ -79,6 +81,9 @@ impl Provider for Cloud {
         batch.requests.iter().map(refused).collect()
     }
     async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
+        if self.protects {
+            std::future::pending::<()>().await;
+        }
         let there = self.machines.lock().unwrap();
         let report = |id: &MachineId| match there.iter().any(|machine| machine.id == *id) {
             true => MachineReport::new(MachineState::Running),
@@ -97,7 +102,8 @@ impl Provider for Cloud {
         if !self.stuck {
             self.machines.lock().unwrap().retain(|other| !machines.contains(&other.id));
         }
-        machines.iter().map(|_| Ok(())).collect()
+        let protected = || Error::new(ErrorKind::Provider, "it is protected").with_hint("remove the protection");
+        machines.iter().map(|_| if self.protects { Err(protected()) } else { Ok(()) }).collect()
     }
     async fn teardown(&self, _: &PoolId) -> Result<()> {
         let is_held = self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
