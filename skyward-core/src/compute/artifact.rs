@@ -123,7 +123,7 @@ impl Artifact {
             return Err(Error::new(ErrorKind::InvalidSpec, message).with_hint("save it with `save_to`"));
         }
         self.check()?;
-        let (source, artifact) = (self.source(files_of(pool)?, vec![self.file()]), self.clone());
+        let (source, artifact) = (self.source(files_of(pool)?, vec![self.file(false)]), self.clone());
         Ok(FileReader::new(source, self.sha256.clone(), move |error| artifact.lost(error)))
     }
 
@@ -152,8 +152,8 @@ impl Artifact {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`], temporary, if the node is there and cannot be reached for a minute; [`ErrorKind::InvalidSpec`] for a
-    /// pool that keeps no files.
+    /// [`ErrorKind::Io`], temporary, if the node is there and cannot be reached for a minute;
+    /// [`ErrorKind::InvalidSpec`] for a pool that keeps no files.
     ///
     /// # Cancel safety
     ///
@@ -193,10 +193,11 @@ impl Artifact {
         NodePath::of_artifact(&self.id, within)
     }
 
-    /// The artifact as the only part of itself.
-    fn file(&self) -> Part {
+    /// The artifact, which is a file, as the only part of itself. The value that the payload has returned
+    /// counts.
+    fn file(&self, executable: bool) -> Part {
         let check = Check::Digest(self.sha256.clone());
-        Part { path: "".into(), kind: PartKind::File { size: self.size, executable: false, check } }
+        Part { path: "".into(), kind: PartKind::File { size: self.size, executable, check } }
     }
 
     /// The parts of the artifact, which its manifest lists. The value that the payload has returned
@@ -210,14 +211,11 @@ impl Artifact {
             is_same.then(|| of_manifest(&manifest)).transpose()
         });
         let read = read.await.map_err(|_| self.damaged("its list of files cannot be read"))??;
-        let Some(mut parts) = read else { return Err(self.damaged("its list of files is another one")) };
+        let Some(parts) = read else { return Err(self.damaged("its list of files is another one")) };
         let is_file = |part: &&Part| matches!(part.kind, PartKind::File { .. });
         let (count, size) = (parts.iter().filter(is_file).count() as u64, total_size(&parts));
-        match (self.files, &mut *parts) {
-            (None, [Part { kind: PartKind::File { size, check, .. }, .. }]) => {
-                (*size, *check) = (self.size, Check::Digest(self.sha256.clone()));
-                Ok(parts)
-            }
+        match (self.files, &*parts) {
+            (None, [Part { kind: PartKind::File { executable, .. }, .. }]) => Ok(vec![self.file(*executable)]),
             (Some(wanted), _) if (count, size) == (wanted, self.size) => Ok(parts),
             _ => Err(self.damaged("its list has other files than the value of the payload says")),
         }

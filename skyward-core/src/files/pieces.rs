@@ -64,15 +64,15 @@ impl<'f> Source<'f> {
                 Error::new(ErrorKind::Io, message)
                     .with_hint("a file of the system has other content each time: read it in the payload")
             }
-            Some(_) => changed(&path),
+            Some(_) => changed(format!("{path} changed while it was read")),
             None => damaged(&format!("{path} has {} bytes", piece.identity.size)),
         })
     }
 }
 
 /// The error of a file that does not stay as it is while it is read.
-pub(crate) fn changed(path: &NodePath) -> Error {
-    Error::new(ErrorKind::Changed, format!("{path} changed while it was read"))
+pub(crate) fn changed(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Changed, message)
         .temporary()
         .with_hint("wait until its writer has closed it, or follow it with `tail`")
 }

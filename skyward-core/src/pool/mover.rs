@@ -14,7 +14,7 @@ use self::timing::MOVER_SILENCE;
 use super::foreign::answer;
 use super::spawn::{OnEnd, spawn};
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::Entry;
+use crate::files::{Entry, MOST_ENTRIES, changed};
 use crate::ids::{MachineId, NodeIndex, PoolId};
 use crate::remote::ByteStream;
 use crate::worker::codec::Frame;
@@ -237,9 +237,7 @@ impl From<Refused> for Error {
         match kind {
             // The file may be there later.
             RefusedKind::Missing => Self::new(ErrorKind::NotFound, words).temporary(),
-            RefusedKind::Changed => Self::new(ErrorKind::Changed, words)
-                .temporary()
-                .with_hint("wait until its writer has closed it, or follow it with `tail`"),
+            RefusedKind::Changed => changed(words),
             RefusedKind::Kind => Self::new(ErrorKind::InvalidSpec, words)
                 .with_hint("files, folders and links are brought along: name another path, or remove it"),
             RefusedKind::Invalid => Self::new(ErrorKind::InvalidSpec, words),
@@ -276,24 +274,22 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
 
 /// The most bytes of a body: a piece of a file, or a list of entries of which one may be long.
 const MOST_BODY: usize = 4 << 20;
-/// The most entries of a folder.
-const MOST_ENTRIES: usize = if cfg!(test) { 10_000 } else { 1_000_000 };
 /// The most characters of a refusal that an error shows.
 const MOST_WORDS: usize = 1000;
 
 /// The connection to the mover of each node whose files were read.
 #[derive(Debug, Default)]
-pub(crate) struct Movers(Mutex<Places>);
+pub(crate) struct Movers(Mutex<Routes>);
 
 #[derive(Debug, Default)]
-struct Places {
+struct Routes {
     is_closed: bool,
-    places: HashMap<NodeIndex, Arc<Place>>,
+    routes: HashMap<NodeIndex, Arc<Route>>,
 }
 
-/// The connection of one node. Of those who need one at the same time, one opens it for all.
+/// The connection to the mover of one node. Of those who need one at the same time, one opens it for all.
 #[derive(Debug, Default)]
-pub(crate) struct Place(tokio::sync::Mutex<Attempts>);
+pub(crate) struct Route(tokio::sync::Mutex<Attempts>);
 
 #[derive(Debug, Default)]
 struct Attempts {
@@ -303,25 +299,25 @@ struct Attempts {
 }
 
 impl Movers {
-    /// The place of a node's connection; `None` if the pool has ended.
-    pub(crate) fn place(&self, node: NodeIndex) -> Option<Arc<Place>> {
+    /// The route to a node's mover; `None` if the pool has ended.
+    pub(crate) fn route(&self, node: NodeIndex) -> Option<Arc<Route>> {
         let mut all = self.lock();
-        (!all.is_closed).then(|| Arc::clone(all.places.entry(node).or_default()))
+        (!all.is_closed).then(|| Arc::clone(all.routes.entry(node).or_default()))
     }
 
     /// Ends all connections, when the pool ends.
     pub(crate) fn close(&self) {
         let mut all = self.lock();
         all.is_closed = true;
-        all.places.clear();
+        all.routes.clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Places> {
+    fn lock(&self) -> MutexGuard<'_, Routes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Place {
+impl Route {
     /// The connection to this machine, if one lasts; otherwise a new one that `reach` opens.
     ///
     /// # Errors

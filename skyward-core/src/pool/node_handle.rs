@@ -71,7 +71,7 @@ impl PoolNode {
         let received = receive(source, target).await?;
         // A file that was changed after its last piece was read, or a new one.
         if files.entries(self.node, path).await? != entries {
-            return Err(changed(path));
+            return Err(changed(format!("{path} changed while it was read")));
         }
         received.save().await
     }

@@ -186,7 +186,7 @@ async fn another_process_and_a_refusal_are_named() {
 
 #[tokio::test(start_paused = true)]
 async fn of_those_who_need_a_connection_at_once_one_opens_it() {
-    let place = Place::default();
+    let route = Route::default();
     let opened = Mutex::new(0);
     let failing = || async {
         *opened.lock().unwrap() += 1;
@@ -194,7 +194,7 @@ async fn of_those_who_need_a_connection_at_once_one_opens_it() {
         Err(lost())
     };
     let machine = MachineId::new("m");
-    let failed = join_all((0..8).map(|_| place.mover(&machine, failing()))).await;
+    let failed = join_all((0..8).map(|_| route.mover(&machine, failing()))).await;
     assert!(failed.iter().all(Result::is_err));
     assert_eq!(*opened.lock().unwrap(), 1);
     let mut far = Vec::new();
@@ -204,7 +204,7 @@ async fn of_those_who_need_a_connection_at_once_one_opens_it() {
         *opened.lock().unwrap() += 1;
         Ok(mover.clone())
     };
-    let reached = join_all((0..8).map(|_| place.mover(&machine, open()))).await;
+    let reached = join_all((0..8).map(|_| route.mover(&machine, open()))).await;
     assert!(reached.iter().all(Result::is_ok));
     assert_eq!(*opened.lock().unwrap(), 2);
 }

@@ -84,7 +84,7 @@ impl Shared {
 
     /// The connection to the mover of a node; a new one if there is none that lasts.
     async fn mover(&self, node: NodeIndex) -> Result<Mover> {
-        let Some(place) = self.movers.place(node) else { return Err(self.without_files()) };
+        let Some(route) = self.movers.route(node) else { return Err(self.without_files()) };
         let machine = {
             let state = self.lock();
             let Some(row) = state.nodes.get(node) else {
@@ -102,7 +102,7 @@ impl Shared {
             // If the driver is gone, the channel closes without an answer.
             reached.await.unwrap_or_else(|_| Err(self.without_files()))
         };
-        place.mover(&machine, reach).await
+        route.mover(&machine, reach).await
     }
 
     /// The error for files of a pool that has ended.
