@@ -74,6 +74,14 @@ pub enum ErrorKind {
     Changed,
     /// The bytes of a file that arrived are not the ones that were on the node.
     Damaged,
+    /// A [`Storage`](crate::storage::Storage) refused or failed.
+    Storage,
+    /// Another pool uses a name of checkpoints now.
+    InUse,
+    /// Another pool has taken over a name of checkpoints, and this one saves nothing more under it.
+    Superseded,
+    /// A checkpoint in the storage is not whole, or not what was saved.
+    CheckpointDamaged,
     /// A provider is not the one on record: another engine at the same path, another machine.
     Identity,
     /// The node sent an answer that violates the protocol.

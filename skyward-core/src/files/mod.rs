@@ -13,8 +13,11 @@ mod timing;
 
 pub use node_files::{Entry, EntryKind, Identity, NodeFiles, NodePath, Piece};
 pub(crate) use node_files::{LARGEST_PIECE, path_of};
-pub(crate) use parts::{Check, MOST_ENTRIES, Part, PartKind, of_entries, of_manifest, total_size};
+pub(crate) use parts::{
+    Check, MOST_ENTRIES, Part, PartKind, checked, manifest_of, of_entries, of_manifest, total_size,
+};
 pub(crate) use pieces::{Source, changed};
+pub(crate) use progress::Progress;
 pub use reader::FileReader;
 pub(crate) use save::receive;
 pub use tail::Tail;

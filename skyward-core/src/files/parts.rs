@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::node_files::{Entry, EntryKind, Identity, path_of};
 use crate::error::{Error, ErrorKind, Result};
@@ -92,11 +92,38 @@ pub(crate) fn of_manifest(manifest: &[u8]) -> Result<Vec<Part>> {
     checked(listed.into_iter().map(part).collect())
 }
 
+/// The manifest that lists these parts, of which the files have digests.
+///
+/// # Errors
+///
+/// [`ErrorKind::Protocol`] when a part cannot be encoded.
+pub(crate) fn manifest_of(parts: &[Part]) -> Result<Bytes> {
+    let bytes = |path: &Path| Bytes::copy_from_slice(path.as_os_str().as_bytes());
+    let listed = |part: &Part| {
+        let path = bytes(&part.path);
+        match &part.kind {
+            PartKind::File { size, executable, check } => {
+                let digest = match check {
+                    Check::Digest(digest) => digest.clone(),
+                    Check::Identity(_) => String::new(),
+                };
+                Listed(path, ListedKind::File, *size, digest, *executable, Bytes::new())
+            }
+            PartKind::Folder => Listed(path, ListedKind::Folder, 0, String::new(), false, Bytes::new()),
+            PartKind::Link(target) => Listed(path, ListedKind::Link, 0, String::new(), false, bytes(target)),
+        }
+    };
+    let listed: Vec<Listed> = parts.iter().map(listed).collect();
+    let packed = rmp_serde::to_vec(&listed)
+        .map_err(|error| Error::new(ErrorKind::Protocol, format!("a list of files cannot be encoded: {error}")))?;
+    Ok(packed.into())
+}
+
 /// An entry of a manifest.
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 struct Listed(Bytes, ListedKind, u64, String, bool, Bytes);
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum ListedKind {
     File,
@@ -104,7 +131,12 @@ enum ListedKind {
     Link,
 }
 
-fn checked(parts: Vec<Part>) -> Result<Vec<Part>> {
+/// The same parts, if none of them leads out of the tree.
+///
+/// # Errors
+///
+/// As [`of_entries`].
+pub(crate) fn checked(parts: Vec<Part>) -> Result<Vec<Part>> {
     let Some((root, below)) = parts.split_first() else { return Err(damaged("its list of files is empty")) };
     let is_alone = !matches!(root.kind, PartKind::Folder);
     if !root.path.as_os_str().is_empty() || matches!(root.kind, PartKind::Link(_)) || (is_alone && !below.is_empty()) {

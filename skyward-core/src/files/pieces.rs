@@ -22,10 +22,10 @@ pub(crate) struct Source<'f> {
 }
 
 /// A piece of a part that is a file. An empty file has one empty piece.
-pub(super) struct PartPiece {
+pub(crate) struct PartPiece {
     /// The index of the part.
-    pub(super) part: usize,
-    pub(super) bytes: Bytes,
+    pub(crate) part: usize,
+    pub(crate) bytes: Bytes,
 }
 
 impl<'f> Source<'f> {
@@ -39,7 +39,7 @@ impl<'f> Source<'f> {
     /// # Errors
     ///
     /// As [`NodeFiles::read`].
-    pub(super) fn pieces(self: Arc<Self>) -> impl Stream<Item = Result<PartPiece>> + Send + 'f {
+    pub(crate) fn pieces(self: Arc<Self>) -> impl Stream<Item = Result<PartPiece>> + Send + 'f {
         let listed = Arc::clone(&self);
         let spans = (0..self.parts.len()).flat_map(move |index| spans(index, &listed.parts[index]));
         stream::iter(spans).map(move |span| Arc::clone(&self).read(span)).buffered(AHEAD)

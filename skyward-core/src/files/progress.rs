@@ -11,7 +11,7 @@ use super::timing::PROGRESS_PAUSE;
 use crate::event::{Transfer, TransferState};
 
 /// The reports of one copy. A copy that is dropped before its end has failed.
-pub(super) struct Progress<'f> {
+pub(crate) struct Progress<'f> {
     source: Arc<Source<'f>>,
     transfer: Transfer,
     began: Instant,
@@ -19,7 +19,7 @@ pub(super) struct Progress<'f> {
 }
 
 impl<'f> Progress<'f> {
-    pub(super) fn begin(source: &Arc<Source<'f>>) -> Self {
+    pub(crate) fn begin(source: &Arc<Source<'f>>) -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         let files = source.parts.iter().filter(|part| matches!(part.kind, PartKind::File { .. })).count();
@@ -29,7 +29,7 @@ impl<'f> Progress<'f> {
     }
 
     /// These bytes have arrived, and perhaps the end of a file.
-    pub(super) fn add(&mut self, bytes: usize, is_end: bool) {
+    pub(crate) fn add(&mut self, bytes: usize, is_end: bool) {
         self.transfer.bytes += bytes as u64;
         self.transfer.files += u64::from(is_end);
         if self.reported.elapsed() >= PROGRESS_PAUSE {
@@ -38,8 +38,8 @@ impl<'f> Progress<'f> {
         }
     }
 
-    /// The files are at their target.
-    pub(super) fn end(mut self) {
+    /// All files are at their target.
+    pub(crate) fn end(mut self) {
         self.transfer.state = TransferState::Done;
     }
 
