@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use skyward_core::payload::TraceContext;
 use skyward_core::worker::calls::{CallFrame, FromCaller, ToCaller};
 use skyward_core::worker::codec::{Decoder, Frame};
 use skyward_core::worker::message::{
-    Awaited, FromAgent, FromMover, FromWorker, Refused, Signal, ToAgent, ToMover, ToWorker, WorkerHello,
+    Awaited, FromAgent, FromMover, FromWorker, Note, Refused, Signal, ToAgent, ToMover, ToWorker, WorkerHello,
 };
 
 #[derive(serde::Deserialize)]
@@ -47,6 +47,8 @@ fn every_frame_is_encoded_and_decoded_as_on_the_node() {
             "agent_to_client" => check_agent(golden, frame),
             "calls_to_client" => check_calls(golden, frame),
             "mover_to_client" => check_mover(golden, frame),
+            // The client is no party of these.
+            "worker_to_mover" | "mover_to_worker" => {}
             _ => check_worker(golden, frame),
         }
     }
@@ -106,7 +108,10 @@ fn encode(golden: &Golden, body: Bytes) -> (Vec<u8>, Bytes) {
         9 => ToAgent::Recall { generation: number(1), worker: small(2), pid: small(3), upto: number(4) }.encode(),
         10 => ToAgent::Watch { command: serde_json::from_value(head[1].clone()).unwrap() }.encode(),
         11 => ToAgent::Mover { request: number(1) }.encode(),
-        193..=196 => return (to_mover(head).encode(if number(0) == 193 { 0 } else { number(1) }).unwrap(), body),
+        193..=224 => {
+            let message = to_mover(head, body);
+            return (message.encode(if number(0) == 193 { 0 } else { number(1) }).unwrap(), message.body());
+        }
         65 => {
             let streams: Vec<(u64, u64, u64)> = serde_json::from_value(head[4].clone()).unwrap();
             let awaited = |(run, arrived, granted)| Awaited { run, arrived, granted };
@@ -158,7 +163,7 @@ fn encode(golden: &Golden, body: Bytes) -> (Vec<u8>, Bytes) {
     .unwrap()
 }
 
-fn to_mover(head: &[Value]) -> ToMover {
+fn to_mover(head: &[Value], body: Bytes) -> ToMover {
     let number = |at: usize| head[at].as_u64().unwrap();
     let text = |at: usize| head[at].as_str().unwrap().to_owned();
     let path = || {
@@ -173,7 +178,17 @@ fn to_mover(head: &[Value]) -> ToMover {
             let identity = identity.map(|(inode, size, modified)| Identity { inode, size, modified });
             ToMover::Read { path: path(), identity, offset: number(5), length: number(6) }
         }
-        _ => ToMover::Drop { artifact: text(2) },
+        196 => ToMover::Drop { artifact: text(2) },
+        197 => ToMover::Attend,
+        198 => ToMover::Deliver { channel: number(2), received: number(3), body },
+        199 => ToMover::Ask { channel: number(2), ask: number(3) as i64 },
+        200 => ToMover::Settle { save: text(2) },
+        201 => ToMover::Restore { commit: text(2), manifest: body },
+        202 => {
+            let path = OsString::from_vec(unhex(head[3]["hex"].as_str().unwrap())).into();
+            ToMover::Write { commit: text(2), path, offset: number(4), body }
+        }
+        _ => ToMover::Complete { commit: text(2) },
     }
 }
 
@@ -204,6 +219,21 @@ fn check_mover(golden: &Golden, frame: Frame) {
             let found = (request, kind.as_str(), words.as_str(), i64::from(errno));
             let text = |at: usize| head[at].as_str().unwrap();
             assert_eq!(found, (number(1), text(2), text(3), head[4].as_i64().unwrap()));
+        }
+        FromMover::Step { step } => assert_eq!((request, Some(step)), (number(1), head[2].as_i64())),
+        FromMover::Restored { path, complete } => {
+            let found = unhex(head[2]["hex"].as_str().unwrap());
+            assert_eq!((request, Some(complete)), (number(1), head[3].as_bool()));
+            assert_eq!(path.as_os_str().as_bytes(), found);
+        }
+        FromMover::Busy => assert_eq!((request, number(0)), (number(1), 235)),
+        FromMover::Note(Note::Sent { channel, number: sent, body: found }) => {
+            assert_eq!((channel, sent, found), (number(1), number(2), body));
+        }
+        FromMover::Note(Note::Closed { channel }) => assert_eq!((channel, number(0)), (number(1), 231)),
+        FromMover::Note(Note::Saved { save, path, record }) => {
+            assert_eq!((Some(&*save), record), (head[1].as_str(), body));
+            assert_eq!(path.as_os_str().as_bytes(), unhex(head[2]["hex"].as_str().unwrap()));
         }
         FromMover::Error { text } => assert_eq!((request, Some(&*text)), (0, head[2].as_str())),
     }

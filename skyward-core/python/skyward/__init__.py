@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ._nested.options import Retry, map, options, submit
     from ._nested.refs import Ref, put
     from ._sky.artifact import Artifact, artifact
+    from ._sky.checkpoint_values import Checkpoint, CheckpointError
+    from ._sky.checkpoints import Checkpoints, checkpoints
     from ._sky.cluster import Accelerator, InstanceInfo, Network, Peer, instance_info
     from ._sky.notices import notice, on_notice
     from ._sky.output import compute, function, redirect_output, silent, stderr, stdout
@@ -31,6 +33,9 @@ __all__ = [
     "Accelerator",
     "Artifact",
     "CallError",
+    "Checkpoint",
+    "CheckpointError",
+    "Checkpoints",
     "Future",
     "InstanceInfo",
     "Network",
@@ -43,6 +48,7 @@ __all__ = [
     "WorkerLost",
     "artifact",
     "as_completed",
+    "checkpoints",
     "compute",
     "function",
     "hook_value",
@@ -70,11 +76,15 @@ __all__ = [
 _HOMES = {
     "Accelerator": "_sky.cluster",
     "Artifact": "_sky.artifact",
+    "Checkpoint": "_sky.checkpoint_values",
+    "CheckpointError": "_sky.checkpoint_values",
+    "Checkpoints": "_sky.checkpoints",
     "InstanceInfo": "_sky.cluster",
     "Network": "_sky.cluster",
     "Peer": "_sky.cluster",
     "PlanError": "_sky.plan",
     "artifact": "_sky.artifact",
+    "checkpoints": "_sky.checkpoints",
     "hook_value": "_tasks.hooks",
     "instance_info": "_sky.cluster",
     "is_head": "_sky.shard",

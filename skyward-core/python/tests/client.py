@@ -44,10 +44,12 @@ def gone(pid: int) -> bool:
 class Frames:
     """A connected socket that sends and receives frames, with a deadline on every wait."""
 
-    def __init__(self, path: str) -> None:
-        self.socket = socket.socket(socket.AF_UNIX)
+    def __init__(self, peer: str | socket.socket) -> None:
+        """Connect to the socket at a path, or use one that is connected."""
+        self.socket = socket.socket(socket.AF_UNIX) if isinstance(peer, str) else peer
         self.socket.settimeout(DEADLINE)
-        self.socket.connect(path)
+        if isinstance(peer, str):
+            self.socket.connect(peer)
         self.seen: list[tuple[list[Any], bytes]] = []
         """Frames that arrived while another one was expected."""
 

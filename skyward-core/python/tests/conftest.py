@@ -1,4 +1,4 @@
-"""Fixtures: an agent in a folder of its own, and workers below it."""
+"""Fixtures: an agent in a folder of its own, and workers below it; a mover for checkpoints of this process."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from skyward._core import modules, package_names, process_state
+import skyward as sky
+from skyward._core import modules, package_names, process_state, state
+from skyward._sky import cluster
 from skyward._tasks import payload
 
+from .checkpoint_mover import FakeMover
 from .client import AgentClient, WorkerClient, start_agent, start_spec
 
 
@@ -98,3 +102,31 @@ def make_node(folder: Path) -> Iterator[Callable[..., Node]]:
 def node(make_node: Callable[..., Node]) -> Node:
     """A single agent."""
     return make_node()
+
+
+@pytest.fixture
+def node_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a node whose pool has a storage, for this process."""
+    folder.mkdir()
+    monkeypatch.setenv("SKYWARD_PAYLOADS", str(folder / "payloads"))
+    monkeypatch.setattr(state, "worker", None)
+    monkeypatch.setattr(state, "gang", False)
+    monkeypatch.setattr(state, "cluster", {"node": 3, "generation": 7, "storage": True})
+    monkeypatch.setattr(cluster, "_cached", None)
+    return folder
+
+
+@pytest.fixture
+def ckpt(fake: FakeMover) -> Iterator[sky.Checkpoints]:
+    """Open checkpoints of this process."""
+    with sky.checkpoints("run-42") as opened:
+        yield opened
+
+
+@pytest.fixture
+def fake(node_home: Path) -> Iterator[FakeMover]:
+    """A mover at its place in the folder of this process's node."""
+    made = FakeMover(node_home)
+    yield made
+    with suppress(OSError):
+        made.die()

@@ -80,6 +80,22 @@ _ENTRIES = [
     (b"link", "link", 70_002, 3, 0, False, b"caf\xe9"),
 ]
 """What is below a folder, with names that are no text."""
+_MANIFEST = [
+    (b"", "folder", 0, "", False, b""),
+    (b"caf\xe9", "file", 1 << 40, _DIGEST, True, b""),
+    (b"link", "link", 0, "", False, b"caf\xe9"),
+]
+"""What a commit has, with names that are no text."""
+_RESTORED = f"/tmp/n/checkpoints/restored/{_ARTIFACT}".encode()
+_RECORD = {
+    "name": "run-42",
+    "try": "1.7.0",
+    "step": 100,
+    "rank": 1,
+    "ranks": 2,
+    "writers": "all",
+    "meta": '{"loss": 0.5}',
+}
 _INSTALLED = {"msgspec": "0.19.0", "numpy": "2.1.3", "python": "3.12"}
 
 
@@ -201,6 +217,14 @@ def frames() -> list[dict[str, Any]]:
             b"",
         ),
         ("drop", "client_to_mover", [wire.MOVER_DROP, 5, _ARTIFACT], b""),
+        ("attend", "client_to_mover", [wire.ATTEND, 6], b""),
+        ("deliver", "client_to_mover", [wire.DELIVER, 7, 3, 70_000], _packed({"n": 1, "step": None})),
+        ("deliver_nothing", "client_to_mover", [wire.DELIVER, 8, 3, 0], b""),
+        ("ask", "client_to_mover", [wire.ASK, 9, 3, 70_000], b""),
+        ("settle", "client_to_mover", [wire.SETTLE, 10, _ARTIFACT], b""),
+        ("restore", "client_to_mover", [wire.RESTORE, 11, _ARTIFACT], _packed(_MANIFEST)),
+        ("write", "client_to_mover", [wire.MOVER_WRITE, 12, _ARTIFACT, b"caf\xe9", 1 << 33], b"a part"),
+        ("complete", "client_to_mover", [wire.COMPLETE, 13, _ARTIFACT], b""),
         ("hello", "mover_to_client", [wire.MOVER_HELLO, 3, 4244], b""),
         ("entries", "mover_to_client", [wire.ENTRIES, 1, False], _packed(_ENTRIES)),
         ("entries_more", "mover_to_client", [wire.ENTRIES, 2, True], _packed(_ENTRIES[:1])),
@@ -228,6 +252,28 @@ def frames() -> list[dict[str, Any]]:
         ),
         ("failed_io", "mover_to_client", [wire.FAILED, 1, "io", "/x: Permission denied", 13], b""),
         ("error", "mover_to_client", [wire.ERROR, 193, "this side has version 3 of the worker protocol", 0], b""),
+        ("sent", "mover_to_client", [wire.SENT, 3, 70_000], _packed({"kind": "wait", "n": 2, "step": 100})),
+        ("closed", "mover_to_client", [wire.CLOSED, 3], b""),
+        (
+            "saved",
+            "mover_to_client",
+            [
+                wire.SAVED,
+                _ARTIFACT,
+                f"/tmp/n\udce9/checkpoints/outbox/{_ARTIFACT}/content".encode(errors="surrogateescape"),
+            ],
+            _packed(_RECORD),
+        ),
+        ("step", "mover_to_client", [wire.STEP, 9, 1 << 40], b""),
+        ("step_none", "mover_to_client", [wire.STEP, 9, -1], b""),
+        ("restored", "mover_to_client", [wire.RESTORED, 11, _RESTORED, False], b""),
+        ("busy", "mover_to_client", [wire.MOVER_BUSY, 11], b""),
+        ("restored_complete", "mover_to_client", [wire.RESTORED, 13, _RESTORED, True], b""),
+        ("hello", "worker_to_mover", [wire.CHANNEL_ATTACH, 3, _ARTIFACT], b""),
+        ("send", "worker_to_mover", [wire.CHANNEL_SEND], _packed({"kind": "wait", "n": 2, "step": 100})),
+        ("saved", "worker_to_mover", [wire.CHANNEL_SAVED, _ARTIFACT], b""),
+        ("hello", "mover_to_worker", [wire.CHANNEL_HELLO, 3, 4244], b""),
+        ("deliver", "mover_to_worker", [wire.CHANNEL_DELIVER], _packed({"n": 1, "step": None})),
     ]
     for name, value in values.items():
         body = b"".join(bytes(part) for part in codec.encode(value))

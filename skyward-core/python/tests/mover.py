@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import msgspec
@@ -16,8 +17,8 @@ Failure = tuple[str, str, int]
 class MoverClient(Frames):
     """A connection to a mover."""
 
-    def __init__(self, path: str, pool: str = "pool") -> None:
-        super().__init__(path)
+    def __init__(self, peer: str | socket.socket, pool: str = "pool") -> None:
+        super().__init__(peer)
         self.send([wire.MOVER_ATTACH, wire.PROTOCOL, pool])
         self.hello, _ = self.expect(wire.MOVER_HELLO)
         self.lists: list[int] = []
@@ -39,10 +40,10 @@ class MoverClient(Frames):
             if not head[2]:
                 return entries
 
-    def ask(self, number: int, *fields: Any) -> tuple[list[Any], bytes]:
+    def ask(self, number: int, *fields: Any, body: bytes = b"") -> tuple[list[Any], bytes]:
         """Send a request, and return the answer without its request number."""
         self._request += 1
-        self.send([number, self._request, *fields])
+        self.send([number, self._request, *fields], body)
         head, body = self.receive()
         assert head[1] == self._request, head
         return [head[0], *head[2:]], body
@@ -55,10 +56,10 @@ class MoverClient(Frames):
         assert head[0] == wire.MOVER_PIECE, head
         return head[1:], body
 
-    def failure(self, number: int, *fields: Any) -> Failure:
+    def failure(self, number: int, *fields: Any, body: bytes = b"") -> Failure:
         """Return kind, words and errno of a request that fails."""
-        head, body = self.ask(number, *fields)
-        assert (head[0], body) == (wire.FAILED, b""), head
+        head, answered = self.ask(number, *fields, body=body)
+        assert (head[0], answered) == (wire.FAILED, b""), head
         return head[1], head[2], head[3]
 
     def stat_failure(self, path: bytes | str, artifact: str = "") -> Failure:

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pytest
 from skyward import mover as program
 from skyward._core import artifacts, wire
 from skyward._core.descriptors import PAUSE
-from skyward._mover import connection, files
+from skyward._mover import connection, files, peer
 
 from .client import DEADLINE, AgentClient, Frames, gone, start_agent
 from .conftest import Node
@@ -358,19 +359,25 @@ def test_a_file_with_another_identity_has_changed(node: Node, tmp_path: Path) ->
     assert client.read_failure(str(file), known)[0] == "missing"
 
 
-def served() -> tuple[socket.socket, connection.Connection]:
-    """Return the client's socket, and a connection in this process to which the client has sent its Hello."""
+def served() -> tuple[socket.socket, Callable[[], None]]:
+    """Return the client's socket, which has sent its Hello, and what serves the connection in this process."""
     ours, theirs = socket.socketpair()
     ours.settimeout(DEADLINE)
     ours.sendall(wire.frame([wire.MOVER_ATTACH, wire.PROTOCOL, "pool"]))
-    return ours, connection.Connection(theirs, "pool")
+    return ours, serving(theirs)
+
+
+def serving(theirs: socket.socket) -> Callable[[], None]:
+    """Return what serves a connection in this process."""
+    listener: Any = None
+    return partial(program.Mover(listener, "pool", os.getcwd()).serve, peer.Peer(theirs))
 
 
 def answer(request: list[Any]) -> bytes:
     """Return all bytes that a connection in this process sends for a request, until it ends."""
-    ours, served_here = served()
+    ours, serve = served()
 
-    thread = threading.Thread(target=served_here.serve)
+    thread = threading.Thread(target=serve)
     thread.start()
     parts = []
     with ours:
@@ -459,13 +466,13 @@ def test_an_error_of_the_disk_is_reported_before_the_piece_begins(
 def test_a_client_that_does_not_read_is_given_up_and_blocks_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "_PATIENCE", 0.2)
+    monkeypatch.setattr(peer, "_PATIENCE", 0.2)
     file = tmp_path / "data"
     file.write_bytes(bytes(2 << 20))
-    ours, served_here = served()
+    ours, serve = served()
     ours.sendall(wire.frame(read(file, length=2 << 20)) * 2)
     began = time.monotonic()
-    served_here.serve()
+    serve()
     assert 0.1 < time.monotonic() - began < DEADLINE / 2
 
 
@@ -481,12 +488,12 @@ def test_one_stuck_connection_delays_no_other(node: Node, tmp_path: Path) -> Non
 
 
 def test_a_client_that_has_greeted_may_wait_and_another_may_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_PATIENCE", 0.05)
+    monkeypatch.setattr(peer, "_PATIENCE", 0.05)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        connection.Connection(theirs, "pool").serve()
-    ours, served_here = served()
-    thread = threading.Thread(target=served_here.serve)
+        serving(theirs)()
+    ours, serve = served()
+    thread = threading.Thread(target=serve)
     thread.start()
     time.sleep(0.3)
     assert thread.is_alive()
@@ -675,7 +682,8 @@ def test_the_name_of_a_pool_may_be_any_text(folder: Path) -> None:
         ([wire.MOVER_ATTACH, 2, "pool"], "version 3"),
         ([wire.MOVER_ATTACH, 2, {"of": "another version"}], "version 3"),
         ([wire.MOVER_ATTACH, wire.PROTOCOL, "other"], "belongs to pool pool"),
-        ([197, 1], "197"),
+        ([204, 1], "204"),
+        ([wire.CHANNEL_SEND], "one of workers"),
         ([], "message number"),
     ],
 )
@@ -721,6 +729,7 @@ def test_a_mover_serves_many_connections_and_refuses_more(node: Node) -> None:
     path = ask_for_mover(node.agent)[1]
     clients = [MoverClient(path) for _ in range(64)]
     refused = Frames(path)
+    refused.send([wire.MOVER_ATTACH, wire.PROTOCOL, "pool"])
     head, _ = refused.receive()
     assert (head[0], head[1], head[3]) == (wire.ERROR, 0, 0)
     assert "64 connections to this mover are open" in head[2]
@@ -739,7 +748,7 @@ def test_a_mover_serves_many_connections_and_refuses_more(node: Node) -> None:
 def test_the_connection_that_is_idle_the_longest_gives_way_if_all_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "_MOST", 3)
     listener: Any = None
-    mover = program.Mover(listener, "pool")
+    mover = program.Mover(listener, "pool", os.getcwd())
     ours: list[socket.socket] = []
 
     def connect() -> None:
@@ -747,7 +756,7 @@ def test_the_connection_that_is_idle_the_longest_gives_way_if_all_are_in_use(mon
         here.settimeout(DEADLINE)
         here.sendall(wire.frame([wire.MOVER_ATTACH, wire.PROTOCOL, "pool"]))
         ours.append(here)
-        mover._accept(there)
+        mover.accept(there)
 
     def number(client: socket.socket) -> int:
         """Return the number of the next message; 0 at the end."""
@@ -758,28 +767,28 @@ def test_the_connection_that_is_idle_the_longest_gives_way_if_all_are_in_use(mon
         connect()
     assert [number(client) for client in ours] == [wire.MOVER_HELLO] * 3 + [wire.ERROR], "none has waited for long"
     deadline = time.monotonic() + DEADLINE
-    while any(each.idle_since is None for each in mover._connections):
+    while any(each.idle_since is None for each in mover._clients):
         assert time.monotonic() < deadline
-    busy, idle, idlest = mover._connections
+    busy, idle, idlest = mover._clients
     busy.idle_since = None
     idle.idle_since = time.monotonic() - program._IDLE - 1
     idlest.idle_since = time.monotonic() - program._IDLE - 2
     connect()
     assert number(ours[-1]) == wire.MOVER_HELLO
-    assert {busy, idle} < mover._connections
-    assert idlest not in mover._connections
+    assert {busy, idle} < mover._clients
+    assert idlest not in mover._clients
     assert [client.recv(1) for client in select.select(ours[:3], [], [], DEADLINE)[0]] == [b""]
     for client in ours:
         client.close()
     deadline = time.monotonic() + DEADLINE
-    while mover._connections:
+    while mover._clients:
         assert time.monotonic() < deadline
 
 
 def test_a_client_that_greets_byte_by_byte_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_PATIENCE", 0.3)
+    monkeypatch.setattr(peer, "_PATIENCE", 0.3)
     ours, theirs = socket.socketpair()
-    thread = threading.Thread(target=connection.Connection(theirs, "pool").serve)
+    thread = threading.Thread(target=serving(theirs))
     thread.start()
     deadline = time.monotonic() + DEADLINE
     with pytest.raises(OSError):
@@ -805,7 +814,7 @@ def test_a_mover_without_descriptors_waits_for_some() -> None:
     listener: Any = Listener()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        program.Mover(listener, "pool").run()
+        program.Mover(listener, "pool", os.getcwd()).run()
     assert time.monotonic() - began >= 2 * PAUSE
 
 
@@ -824,11 +833,11 @@ def test_a_mover_without_room_for_a_thread_closes_the_connection(monkeypatch: py
 
     monkeypatch.setattr(threading.Thread, "start", fail)
     listener: Any = Listener()
-    mover = program.Mover(listener, "pool")
+    mover = program.Mover(listener, "pool", os.getcwd())
     with pytest.raises(KeyboardInterrupt):
         mover.run()
     assert ours.recv(1) == b""
-    assert not mover._connections
+    assert not mover._open
 
 
 def test_the_mover_needs_little_memory(node: Node, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ mod worker;
 
 pub use self::agent::{FromAgent, Signal, StartedWorker, ToAgent};
 pub(super) use self::head::{Elements, pack, unknown, unreadable};
-pub use self::mover::{FromMover, Refused, RefusedKind, ToMover};
+pub use self::mover::{FromMover, Note, Refused, RefusedKind, ToMover};
 pub(crate) use self::start::SourceMap;
 pub use self::start::{Cluster, Peer, Peers, StartHook, StartPayload, StartSpec};
 pub(super) use self::worker::refused_by_worker;

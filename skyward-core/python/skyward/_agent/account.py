@@ -5,21 +5,13 @@ The worker maps the file into its memory, so that the two numbers in it outlive 
 
 from __future__ import annotations
 
-import ctypes
 import os
-import platform
-import sys
-import time
 from typing import Final
+
+from .._core.barrier import barrier
 
 UNKNOWN: Final = (1 << 63) - 1
 """Reported when the file was cut short: any run may have begun."""
-_SYSCALLS: Final = {"x86_64": 324, "aarch64": 283, "riscv64": 283, "ppc64le": 365, "s390x": 356}
-"""The number of the system call `membarrier`, by processor architecture."""
-_GLOBAL: Final = 1
-_SETTLED: Final = 0.01
-"""Seconds after which all processors see a store; in practice, a microsecond is enough."""
-_LIBC: Final = ctypes.CDLL(None)
 
 
 class Account:
@@ -67,7 +59,7 @@ class Account:
                 return UNKNOWN
             known = _number(data[8:])
             os.pwrite(self._file, max(known, upto).to_bytes(8, "little"), 8)
-            _barrier()
+            barrier()
         return self.begun()
 
     def close(self) -> None:
@@ -80,13 +72,3 @@ class Account:
 
 def _number(data: bytes) -> int:
     return int.from_bytes(data, "little") if len(data) == 8 else UNKNOWN
-
-
-def _barrier() -> None:
-    """Make each processor finish its stores before its next loads."""
-    number = _SYSCALLS.get(platform.machine()) if sys.platform.startswith("linux") else None
-    if number is not None and _LIBC.syscall(number, _GLOBAL, 0, 0) == 0:
-        return
-    # Some systems do not have this call, and systems with processors isolated from the kernel
-    # refuse it.
-    time.sleep(_SETTLED)

@@ -17,11 +17,20 @@ FOLDER: Final = "artifacts"
 """Its name in the node's folder."""
 CONTENT: Final = "content"
 """The name of the file or folder that an artifact keeps, in the artifact's own folder."""
+ID_FORM: Final = "32 lower-case hexadecimal digits"
+"""What an id has, for messages."""
+_ID_LENGTH: Final = 32
+_DIGITS: Final = frozenset("0123456789abcdef")
 _APART: Final = ".moved"
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_FOLDER: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _NO_LOCKS: Final = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EBADF, errno.EINVAL)
 """Errors of file systems that lock no folders. On these, nothing is found to be abandoned."""
+
+
+def is_id(text: str) -> bool:
+    """Return whether this can be the id of an artifact or of a checkpoint's save."""
+    return len(text) == _ID_LENGTH and _DIGITS.issuperset(text)
 
 
 def hidden(id: str) -> str:
@@ -151,6 +160,19 @@ def remove(path: str) -> None:
     for folder in reversed(emptied):
         with suppress(FileNotFoundError):
             os.rmdir(folder)
+
+
+def remove_any(path: str) -> None:
+    """Remove a folder, a file or a link, but nothing that the link leads to.
+
+    Raises:
+        OSError: a part of it cannot be removed.
+    """
+    try:
+        os.unlink(path)
+    except (IsADirectoryError, PermissionError):
+        # The second is the error of some systems for folders.
+        remove(path)
 
 
 def _remove_files(path: str) -> list[str]:

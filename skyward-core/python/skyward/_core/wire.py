@@ -17,6 +17,8 @@ PAYLOADS: Final = 256
 """The number of payloads that a worker keeps."""
 LARGEST_PIECE: Final = 2 << 20
 """The most bytes of one piece of a file: of a node's store, or what a mover reads."""
+LARGEST_WORD: Final = 1 << 20
+"""The most bytes of what a worker and the client tell each other through the mover."""
 DEEPEST: Final = 64
 """The most callers above a call."""
 HEADER: Final = struct.Struct("<II")
@@ -101,6 +103,13 @@ MOVER_ATTACH: Final = 193
 STAT: Final = 194
 MOVER_READ: Final = 195
 MOVER_DROP: Final = 196
+ATTEND: Final = 197
+DELIVER: Final = 198
+ASK: Final = 199
+SETTLE: Final = 200
+RESTORE: Final = 201
+MOVER_WRITE: Final = 202
+COMPLETE: Final = 203
 
 # From a mover to the client.
 MOVER_HELLO: Final = 225
@@ -108,6 +117,21 @@ ENTRIES: Final = 226
 MOVER_PIECE: Final = 227
 DONE: Final = 228
 FAILED: Final = 229
+SENT: Final = 230
+CLOSED: Final = 231
+SAVED: Final = 232
+STEP: Final = 233
+RESTORED: Final = 234
+MOVER_BUSY: Final = 235
+
+# From a worker to the mover.
+CHANNEL_ATTACH: Final = 257
+CHANNEL_SEND: Final = 258
+CHANNEL_SAVED: Final = 259
+
+# From the mover to a worker.
+CHANNEL_HELLO: Final = 289
+CHANNEL_DELIVER: Final = 290
 
 CALLS_ASKED: Final = 1 << 31
 """The bit that a worker sets in the index that it writes into the pipe `wake` when it has calls."""
@@ -254,7 +278,7 @@ def _explain(packed: memoryview, error: Exception) -> ProtocolError:
     if not head or type(head[0]) is not int:
         return ProtocolError("a frame's head does not start with a message number")
     number = head[0]
-    if number in (HELLO, ATTACH, CALLS_ATTACH, MOVER_ATTACH) and len(head) > 1 and head[1] != PROTOCOL:
+    if number in (HELLO, ATTACH, CALLS_ATTACH, MOVER_ATTACH, CHANNEL_ATTACH) and len(head) > 1 and head[1] != PROTOCOL:
         return ProtocolError(other_version(head[1]), number)
     return ProtocolError(f"cannot decode message {number}: {error}", number)
 

@@ -1,1 +1,1 @@
-"""The mover of a node: it reads files for the client, also while workers compute or have ended."""
+"""The mover of a node: it moves files and messages, also while workers compute or have ended."""

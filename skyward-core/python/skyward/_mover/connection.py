@@ -3,131 +3,166 @@
 from __future__ import annotations
 
 import os
-import socket
-from contextlib import suppress
+import traceback
+from collections.abc import Callable
 from time import monotonic
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from .._core import wire
 from .._core.complaint import complain
-from . import files
-from .messages import Drop, Hello, Read, Request, Stat, ToMover
+from . import files, manifest
+from .messages import (
+    Ask,
+    Attend,
+    Complete,
+    Deliver,
+    Drop,
+    Hello,
+    Read,
+    Request,
+    Restore,
+    Saved,
+    Send,
+    Settle,
+    Stat,
+    ToMover,
+    WorkerHello,
+    Write,
+)
+from .peer import Gone, Peer
+from .relay import Relay
+from .restored import Restored
 
-_PATIENCE: Final = 60.0
-"""Seconds that a client may take to receive more of an answer, and to greet."""
-_MAX_BODY: Final = 4096
-"""The largest body that a mover accepts: no message has one."""
-_decode: Final = msgspec.msgpack.Decoder(ToMover).decode
-
-
-class _Gone(Exception):
-    """The client is gone, or does not read. A frame may have been sent in part."""
+_LARGEST_BODIES: Final = {Deliver: wire.LARGEST_WORD, Restore: manifest.LONGEST, Write: wire.LARGEST_PIECE}
+"""The most bytes of a body; other messages have none."""
+_BUSY: Final = 2.0
+"""Seconds between two messages of a long answer: a client takes silence for a lost connection."""
 
 
 class Connection:
-    """A connection, served by a thread of its own. Only this thread waits for the client."""
+    """A connection of a client. Only the thread that serves it answers."""
 
-    def __init__(self, opened: socket.socket, pool: str) -> None:
-        """Accept a client.
+    def __init__(self, peer: Peer, pool: str, relay: Relay, restored: Restored) -> None:
+        """Accept a client, which has not greeted yet.
 
         Args:
-            opened: its socket.
+            peer: its socket.
             pool: the pool of the mover, to which the client must belong.
+            relay: passes messages of workers on.
+            restored: the folders of commits.
         """
-        opened.settimeout(_PATIENCE)
-        self.idle_since: float | None = monotonic()
-        """When the mover began to wait for a request; None while it answers one."""
-        self._socket = opened
+        self._peer = peer
         self._pool = pool
-        self._reader = wire.FrameReader(_MAX_BODY, _decode)
-        self._greet_until = monotonic() + _PATIENCE
-        self._greeted = False
+        self._relay = relay
+        self._restored = restored
         self._buffer = bytearray()
         """Memory for a piece, which is kept for the next one."""
 
-    def serve(self) -> None:
-        """Answer until the client ends the connection, breaks the protocol, or does not read."""
-        try:
-            with self._socket:
-                self._serve()
-        except (_Gone, OSError):
-            pass  # the client is gone, or does not read
+    def check(self, hello: Hello) -> None:
+        """Check the client's greeting.
 
-    def refuse(self, error: wire.ProtocolError) -> None:
-        """Tell the client why its connection ends, and end it."""
-        with self._socket, suppress(_Gone):
-            self._send([wire.ERROR, error.number, str(error), 0])
-
-    def shut(self) -> None:
-        """End the connection; the thread that serves it ends soon."""
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-
-    def _serve(self) -> None:
-        try:
-            while self._receive():
-                for message, _, _ in self._reader.frames():
-                    self._answer(message)
-        except wire.ProtocolError as error:
-            self.refuse(error)
-
-    def _receive(self) -> bool:
-        """Wait for more bytes; return whether there are any."""
-        self.idle_since = monotonic()
-        # A client that has greeted may keep its connection for later.
-        while self._greeted or monotonic() < self._greet_until:
-            with suppress(TimeoutError):
-                count = self._reader.fill(self._socket)
-                self.idle_since = None
-                return count > 0
-        return False
-
-    def _answer(self, message: ToMover) -> None:
-        if isinstance(message, Hello):
-            self._greet(message)
-            return
-        if not self._greeted:
-            raise wire.ProtocolError("the first message must be Hello", int(message.__struct_config__.tag or 0))
-        try:
-            self._do(message)
-        except files.Refused as refused:
-            self._fail(message, refused)
-        except _Gone:
-            raise
-        except Exception as error:
-            import traceback
-
-            # The connection has other requests, which can be answered.
-            complain(f"the mover cannot answer a request: {traceback.format_exc()}")
-            self._fail(message, files.Refused("io", f"the mover failed: {type(error).__name__}: {error}"))
-
-    def _do(self, request: Request) -> None:
-        if type(request) is Stat:
-            self._list(request.request, files.locate(request.artifact, request.path))
-        elif type(request) is Read:
-            self._read(request, files.locate(request.artifact, request.path))
-        elif type(request) is Drop:
-            files.drop(request.artifact)
-            self._send([wire.DONE, request.request])
-
-    def _greet(self, hello: Hello) -> None:
+        Raises:
+            ProtocolError: its version or its pool is another one.
+        """
         if hello.version != wire.PROTOCOL:
             raise wire.ProtocolError(wire.other_version(hello.version), wire.MOVER_ATTACH)
         if hello.pool != self._pool:
             text = f"this mover belongs to pool {self._pool}, not {hello.pool[:100]}"
             raise wire.ProtocolError(text, wire.MOVER_ATTACH)
-        self._greeted = True
-        self._send([wire.MOVER_HELLO, wire.PROTOCOL, os.getpid()])
+
+    def greet(self) -> None:
+        """Answer the client's greeting, or raise `Gone`."""
+        self._peer.greeted(max(_LARGEST_BODIES.values()), may_be_busy=False)
+        self._peer.send([wire.MOVER_HELLO, wire.PROTOCOL, os.getpid()])
+
+    def answer(self, message: ToMover, body: memoryview) -> None:
+        """Answer a message.
+
+        Raises:
+            Gone: the client is gone, or does not read.
+            ProtocolError: it is no message of a client, or a greeting that is not valid.
+        """
+        if isinstance(message, Hello):
+            self.check(message)
+            self.greet()
+            return
+        if isinstance(message, WorkerHello | Send | Saved):
+            number = int(message.__struct_config__.tag or 0)
+            raise wire.ProtocolError(f"message {number} is one of workers, and not of clients", number)
+        try:
+            self._do(message, body)
+        except files.Refused as refused:
+            self._fail(message, refused)
+        except Gone:
+            raise
+        except Exception as error:
+            # The connection has other requests, which can be answered.
+            complain(f"the mover cannot answer a request: {traceback.format_exc()}")
+            self._fail(message, files.Refused("io", f"the mover failed: {type(error).__name__}: {error}"))
+
+    def end(self) -> None:
+        """Send nothing more of workers over this connection, which has ended."""
+        self._relay.leave(self._peer)
+
+    def _do(self, request: Request, body: memoryview) -> None:
+        most = _LARGEST_BODIES.get(type(request), 0)
+        if len(body) > most:
+            words = f"the body of this message has at most {most} bytes, and {len(body)} have arrived"
+            raise files.Refused("invalid", words)
+        if isinstance(request, Stat):
+            self._list(request.request, files.locate(request.artifact, request.path))
+        elif isinstance(request, Read):
+            self._read(request, files.locate(request.artifact, request.path))
+        elif isinstance(request, Ask):
+            self._peer.send([wire.STEP, request.request, self._relay.ask(request.channel, request.ask)])
+        elif isinstance(request, Restore):
+            self._restored_as(request, self._restored.restore(request.commit, body, self._busy(request.request)))
+        elif isinstance(request, Complete):
+            self._restored.complete(request.commit, self._busy(request.request))
+            self._restored_as(request, True)
+        else:
+            self._act(request, body)
+            self._peer.send([wire.DONE, request.request])
+
+    def _act(self, request: Drop | Attend | Deliver | Settle | Write, body: memoryview) -> None:
+        """Do what is answered by `Done`."""
+        if isinstance(request, Write):
+            self._restored.write(request.commit, request.path, request.offset, body)
+        elif isinstance(request, Deliver):
+            self._relay.deliver(request.channel, request.received, bytes(body))
+        elif isinstance(request, Attend):
+            self._relay.attend(self._peer)
+        elif isinstance(request, Settle):
+            files.check_id("a save", request.save)
+            self._relay.settle(request.save)
+            self._restored.remove(request.save)
+        else:
+            files.drop(request.artifact)
+
+    def _restored_as(self, request: Restore | Complete, complete: bool) -> None:
+        self._peer.send([wire.RESTORED, request.request, self._restored.path(request.commit), complete])
+
+    def _busy(self, request: int) -> Callable[[], None]:
+        """Return a function that now and then tells the client that its request takes its time."""
+        told = monotonic()
+
+        def tell() -> None:
+            nonlocal told
+            if monotonic() - told >= _BUSY:
+                self._peer.send([wire.MOVER_BUSY, request])
+                told = monotonic()
+
+        return tell
 
     def _list(self, request: int, path: bytes) -> None:
         last: bytes | None = None
-        for entries in files.lists(path):
-            if last is not None:
-                self._send([wire.ENTRIES, request, True], last)
-            last = entries
-        self._send([wire.ENTRIES, request, False], last or b"")
+        # No other message comes between the parts of a list.
+        with self._peer.uninterrupted():
+            for entries in files.lists(path):
+                if last is not None:
+                    self._peer.send([wire.ENTRIES, request, True], last)
+                last = entries
+            self._peer.send([wire.ENTRIES, request, False], last or b"")
 
     def _read(self, read: Read, path: bytes) -> None:
         if read.length > wire.LARGEST_PIECE:
@@ -137,21 +172,9 @@ class Connection:
             self._buffer = bytearray(read.length)
         piece = memoryview(self._buffer)[: read.length]
         identity, count = files.read(path, read.identity, read.offset, piece)
-        self._send([wire.MOVER_PIECE, read.request, *identity], piece[:count])
+        self._peer.send([wire.MOVER_PIECE, read.request, *identity], piece[:count])
 
     def _fail(self, request: Request, refused: files.Refused) -> None:
         # Names of files need not be text.
         words = str(refused).encode(errors="replace").decode()
-        self._send([wire.FAILED, request.request, refused.kind, words, refused.number])
-
-    def _send(self, head: list[Any], body: bytes | memoryview = b"") -> None:
-        """Send a frame; the time of `_PATIENCE` begins anew whenever the client has received some of it."""
-        begin = wire.prefix(head, len(body))
-        try:
-            sent = self._socket.sendmsg((begin, body))
-            for part in (memoryview(begin)[sent:], memoryview(body)[max(0, sent - len(begin)) :]):
-                rest = part
-                while rest:
-                    rest = rest[self._socket.send(rest) :]
-        except Exception as error:
-            raise _Gone from error
+        self._peer.send([wire.FAILED, request.request, refused.kind, words, refused.number])

@@ -20,8 +20,6 @@ from .._core import artifacts, file_kinds
 from .messages import Identity
 
 _ARTIFACTS: Final = artifacts.FOLDER.encode()
-_ID_LENGTH: Final = 32
-_DIGITS: Final = frozenset("0123456789abcdef")
 _MOST_ENTRIES: Final = 4096
 _MOST_BYTES: Final = (1 << 20) - 16
 """The most entries of a list, and their bytes without its head; a single entry may have more."""
@@ -47,6 +45,12 @@ class Refused(Exception):
         """The number of the system's error; 0 if there was none."""
 
 
+def check_id(what: str, id: str) -> None:
+    """Refuse an id of another form than those of artifacts and saves."""
+    if not artifacts.is_id(id):
+        raise Refused("invalid", f"the id of {what} has {artifacts.ID_FORM}, unlike {id[:100]!r}")
+
+
 def locate(artifact: str, path: bytes) -> bytes:
     """Return the path on the node that a message names.
 
@@ -58,12 +62,13 @@ def locate(artifact: str, path: bytes) -> bytes:
         Refused: the path is not valid, or leads out of the artifact's folder.
     """
     if b"\0" in path:
-        raise Refused("invalid", f"the path {_shown(path)!r} holds a NUL byte")
+        raise Refused("invalid", f"the path {shown(path)!r} holds a NUL byte")
     if not artifact:
         return path
     if any(part in (b"", b".", b"..") for part in path.split(b"/")):
-        raise Refused("invalid", f"the path {_shown(path)!r} is not one below the folder of an artifact")
-    return b"/".join((_ARTIFACTS, _valid(artifact).encode(), path))
+        raise Refused("invalid", f"the path {shown(path)!r} is not one below the folder of an artifact")
+    check_id("an artifact", artifact)
+    return b"/".join((_ARTIFACTS, artifact.encode(), path))
 
 
 def identity(about: os.stat_result) -> Identity:
@@ -86,7 +91,7 @@ def lists(path: bytes) -> Iterator[bytes]:
     """
     kept: list[msgspec.Raw] = []
     size = 0
-    for entry in _entries(path):
+    for entry in entries(path):
         packed = _encode(entry)
         if kept and (len(kept) == _MOST_ENTRIES or size + len(packed) > _MOST_BYTES):
             yield _encode(kept)
@@ -96,8 +101,9 @@ def lists(path: bytes) -> Iterator[bytes]:
     yield _encode(kept)
 
 
-def _entries(root: bytes) -> Iterator[Entry]:
-    with _named(root):
+def entries(root: bytes) -> Iterator[Entry]:
+    """Yield what is at a path and below it, as `lists` does, one after another."""
+    with named(root):
         about = os.stat(root)
         waiting = sorted(os.listdir(root)) if stat.S_ISDIR(about.st_mode) else []
     yield _entry(b"", root, about, b"")
@@ -106,7 +112,7 @@ def _entries(root: bytes) -> Iterator[Entry]:
         path = heappop(waiting)
         whole = root + b"/" + path
         try:
-            with _named(whole):
+            with named(whole):
                 about = os.lstat(whole)
                 target = os.readlink(whole) if stat.S_ISLNK(about.st_mode) else b""
                 names = os.listdir(whole) if stat.S_ISDIR(about.st_mode) else []
@@ -125,7 +131,7 @@ def _entry(path: bytes, whole: bytes, about: os.stat_result, target: bytes) -> E
         raise _of_other_kind(whole, about)
     if kind == file_kinds.FILE and about.st_size == 0 and _is_of_system(whole):
         words = "has no size: it is a file of the system, not of a disk; read it in the payload"
-        raise Refused("kind", f"{_shown(whole)} {words}")
+        raise Refused("kind", f"{shown(whole)} {words}")
     executable = kind == file_kinds.FILE and file_kinds.is_executable(about.st_mode)
     return path, kind, *identity(about), executable, target
 
@@ -133,7 +139,7 @@ def _entry(path: bytes, whole: bytes, about: os.stat_result, target: bytes) -> E
 def _is_of_system(path: bytes) -> bool:
     """Return whether a byte can be read from a file of size 0, such as those of `/proc`."""
     try:
-        with _opened(path) as descriptor:
+        with opened(path) as descriptor:
             # An empty file of a disk may have got content meanwhile, and then it has a size.
             return bool(os.pread(descriptor, 1, 0)) and os.fstat(descriptor).st_size == 0
     except OSError:
@@ -155,10 +161,10 @@ def read(path: bytes, expected: Identity | None, offset: int, into: memoryview) 
     Raises:
         Refused: it cannot be read, is no file, or has another identity.
     """
-    with _named(path):
+    with named(path):
         # Opening a device may do something to it.
         _check_file(path, os.stat(path))
-        with _opened(path) as descriptor:
+        with opened(path) as descriptor:
             about = os.fstat(descriptor)
             _check_file(path, about)
             before = identity(about)
@@ -186,19 +192,20 @@ def drop(artifact: str) -> None:
     Raises:
         Refused: it cannot be removed, or this is no id of an artifact.
     """
-    hidden = artifacts.hidden(_valid(artifact))
+    check_id("an artifact", artifact)
+    hidden = artifacts.hidden(artifact)
     folder = os.fsencode(f"{artifacts.FOLDER}/{artifact}")
-    with _named(folder), suppress(FileNotFoundError):
+    with named(folder), suppress(FileNotFoundError):
         # So there is never a part of an artifact.
         os.rename(folder, os.fsencode(f"{artifacts.FOLDER}/{hidden}"))
     # That includes what an earlier request for this artifact could not remove.
     failed = artifacts.sweep(artifacts.FOLDER).get(hidden)
     if failed is not None:
-        raise Refused("io", f"{_shown(folder)} cannot be removed: {_words(failed)}", failed.errno or 0)
+        raise Refused("io", f"{shown(folder)} cannot be removed: {_words(failed)}", failed.errno or 0)
 
 
 @contextmanager
-def _opened(path: bytes) -> Iterator[int]:
+def opened(path: bytes) -> Iterator[int]:
     """Context manager: open a file for reading, and yield its descriptor."""
     descriptor = os.open(path, _FLAGS)
     try:
@@ -207,16 +214,9 @@ def _opened(path: bytes) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _valid(artifact: str) -> str:
-    if len(artifact) != _ID_LENGTH or not _DIGITS.issuperset(artifact):
-        words = f"an artifact's id has {_ID_LENGTH} lower-case hexadecimal digits, unlike {artifact[:100]!r}"
-        raise Refused("invalid", words)
-    return artifact
-
-
 def _check_identity(path: bytes, found: Identity, expected: Identity | None) -> None:
     if expected is not None and expected != found:
-        raise Refused("changed", f"{_shown(path)} has changed since it was listed")
+        raise Refused("changed", f"{shown(path)} has changed since it was listed")
 
 
 def _check_file(path: bytes, about: os.stat_result) -> None:
@@ -225,23 +225,23 @@ def _check_file(path: bytes, about: os.stat_result) -> None:
 
 
 def _of_other_kind(path: bytes, about: os.stat_result) -> Refused:
-    return Refused("kind", f"{_shown(path)} is {file_kinds.described(about.st_mode)}")
+    return Refused("kind", f"{shown(path)} is {file_kinds.described(about.st_mode)}")
 
 
 @contextmanager
-def _named(path: bytes) -> Iterator[None]:
+def named(path: bytes) -> Iterator[None]:
     """Context manager: an error of the system is one on this path."""
     try:
         yield
     except OSError as error:
         kind = "missing" if error.errno in _MISSING else "io"
-        raise Refused(kind, f"{_shown(path)}: {_words(error)}", error.errno or 0) from None
+        raise Refused(kind, f"{shown(path)}: {_words(error)}", error.errno or 0) from None
 
 
 def _words(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def _shown(path: bytes) -> str:
+def shown(path: bytes) -> str:
     """Return a path for a message, which has room for every path that the system accepts."""
     return path[:_LONGEST_PATH].decode(errors="replace")

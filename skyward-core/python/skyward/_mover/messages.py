@@ -1,4 +1,4 @@
-"""The messages of clients to a mover, as types against which they are decoded."""
+"""The messages of clients and of workers to a mover, as types against which they are decoded."""
 
 # This file does not use `from __future__ import annotations`, for the reason in `_core.messages`.
 
@@ -48,5 +48,76 @@ class Drop(msgspec.Struct, tag=wire.MOVER_DROP, array_like=True):
     artifact: str
 
 
-Request = Stat | Read | Drop
-ToMover = Hello | Request
+class Attend(msgspec.Struct, tag=wire.ATTEND, array_like=True):
+    """Send what workers say, and which saves wait, over this connection from now on."""
+
+    request: Count
+
+
+class Deliver(msgspec.Struct, tag=wire.DELIVER, array_like=True):
+    """Pass the body on to a worker, unless it is empty, and forget what has arrived from it."""
+
+    request: Count
+    channel: Count
+    received: Count
+    """The number of the last message of the channel that has arrived."""
+
+
+class Ask(msgspec.Struct, tag=wire.ASK, array_like=True):
+    """Ask a worker to wait before its next step, and say at which one it is."""
+
+    request: Count
+    channel: Count
+    ask: Count
+
+
+class Settle(msgspec.Struct, tag=wire.SETTLE, array_like=True):
+    """Remove a save, which has been brought to the storage or is not wanted."""
+
+    request: Count
+    save: str
+
+
+class Restore(msgspec.Struct, tag=wire.RESTORE, array_like=True):
+    """Prepare the folder of a commit, or say that it is there. The body is the commit's manifest."""
+
+    request: Count
+    commit: str
+
+
+class Write(msgspec.Struct, tag=wire.MOVER_WRITE, array_like=True):
+    """Write the body into a file of a prepared folder."""
+
+    request: Count
+    commit: str
+    path: bytes
+    offset: Count
+
+
+class Complete(msgspec.Struct, tag=wire.COMPLETE, array_like=True):
+    """Check the files of a prepared folder, and publish it."""
+
+    request: Count
+    commit: str
+
+
+class WorkerHello(msgspec.Struct, tag=wire.CHANNEL_ATTACH, array_like=True):
+    """The first message of a worker to a mover."""
+
+    version: int
+    steps: str
+    """The id of its file of steps."""
+
+
+class Send(msgspec.Struct, tag=wire.CHANNEL_SEND, array_like=True):
+    """Pass the body on to the client."""
+
+
+class Saved(msgspec.Struct, tag=wire.CHANNEL_SAVED, array_like=True):
+    """A save is complete, and in the outbox."""
+
+    save: str
+
+
+Request = Stat | Read | Drop | Attend | Deliver | Ask | Settle | Restore | Write | Complete
+ToMover = Hello | Request | WorkerHello | Send | Saved

@@ -6,9 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from .._core import state
 from .._values.advice import type_name
-from .cluster import instance_info
+from .cluster import instance_info, node_folder
 
 _BYTES = bytes | bytearray | memoryview
 
@@ -84,12 +83,12 @@ def artifact(
         if move:
             raise TypeError("sky.artifact cannot move bytes; leave out move=True, which is for files and folders")
         called = "artifact" if name is None else _checked(name)
-        home, id = _home(), os.urandom(16).hex()
+        home, id = node_folder("sky.artifact"), os.urandom(16).hex()
         kept = snapshot.of_bytes(_flat(source), home, id)
     elif isinstance(source, str | os.PathLike):
         path = os.fsdecode(source)
         called = _base_name(path) if name is None else _checked(name)
-        home, id = _home(), os.urandom(16).hex()
+        home, id = node_folder("sky.artifact"), os.urandom(16).hex()
         # With a slash at its end, the path of a link would be that of what the link leads to.
         kept = snapshot.of_path(path.rstrip("/") or path, home, id, move)
     else:
@@ -124,15 +123,3 @@ def _base_name(path: str) -> str:
 def _encodable(name: str) -> str:
     """Return a name without surrogates, which stand for bytes that are no text."""
     return "".join("\ufffd" if "\ud800" <= letter <= "\udfff" else letter for letter in name)
-
-
-def _home() -> str | None:
-    """Return the node's folder; None outside a pool."""
-    payloads = os.environ.get("SKYWARD_PAYLOADS")
-    if payloads is not None:
-        return os.path.dirname(payloads)
-    if state.worker is not None:
-        raise RuntimeError(
-            "sky.artifact cannot find the node's folder: the payload has removed SKYWARD_PAYLOADS from os.environ"
-        )
-    return None

@@ -185,6 +185,25 @@ def is_head() -> bool:
     return rank_of_task() == 0
 
 
+def node_folder(asker: str) -> str | None:
+    """Return the folder of this worker's node; None outside a pool.
+
+    Args:
+        asker: the function that needs it, for the message.
+
+    Raises:
+        RuntimeError: the payload has removed the variable that names it.
+    """
+    payloads = os.environ.get("SKYWARD_PAYLOADS")
+    if payloads is not None:
+        return os.path.dirname(payloads)
+    if state.worker is not None:
+        raise RuntimeError(
+            f"{asker} cannot find the node's folder: the payload has removed SKYWARD_PAYLOADS from os.environ"
+        )
+    return None
+
+
 def inherited() -> Mapping[str, Any] | None:
     """Return the place of the worker that has started this process; None outside a pool."""
     text = os.environ.get("SKYWARD_CLUSTER")

@@ -52,7 +52,7 @@ class Copier:
             OSError: it cannot be read or written.
             RuntimeError: it has changed meanwhile.
         """
-        with open(source, "rb", buffering=0, opener=lambda path, flags: os.open(path, flags | _FLAGS)) as file:
+        with _open(source) as file:
             before = os.fstat(file.fileno())
             if not stat.S_ISREG(before.st_mode):
                 raise changed(source)
@@ -90,13 +90,7 @@ class Copier:
             raise
 
     def _copy(self, source: FileIO, copy: FileIO) -> tuple[int, str]:
-        try:
-            fcntl.ioctl(copy.fileno(), _SHARE, source.fileno())
-        except OSError as error:
-            if error.errno is None:
-                raise  # a signal handler of the payload has raised
-            return self._write(source.readinto, copy)
-        return self._pass(copy.readinto)
+        return self._pass(copy.readinto) if _share(source, copy) else self._write(source.readinto, copy)
 
     def _write(self, read: Callable[[memoryview], int], copy: FileIO) -> tuple[int, str]:
         self._check_room()
@@ -139,6 +133,48 @@ class Copier:
         return OSError(number, text)
 
 
+def duplicate(source: str, target: str, is_executable: bool, keeper: str) -> None:
+    """Copy a file without hashing it.
+
+    Args:
+        source: the file.
+        target: the path of the copy.
+        is_executable: whether the owner may execute the copy.
+        keeper: the function that copies, for messages.
+
+    Raises:
+        OSError: it cannot be read or written.
+        RuntimeError: it has changed meanwhile.
+    """
+    with _open(source) as file, create(target, is_executable) as copy:
+        before = os.fstat(file.fileno())
+        if not stat.S_ISREG(before.st_mode):
+            raise changed(source, keeper)
+        if not _share(file, copy):
+            buffer = memoryview(bytearray(_BUFFER))
+            while count := file.readinto(buffer):
+                part = buffer[:count]
+                while part:
+                    part = part[copy.write(part) :]
+        if not is_same(before, os.fstat(file.fileno())):
+            raise changed(source, keeper)
+
+
+def _open(path: str) -> FileIO:
+    return FileIO(path, "r", opener=lambda path, flags: os.open(path, flags | _FLAGS))
+
+
+def _share(source: FileIO, copy: FileIO) -> bool:
+    """Let a copy share the content of its source; return False if the file system cannot do that."""
+    try:
+        fcntl.ioctl(copy.fileno(), _SHARE, source.fileno())
+    except OSError as error:
+        if error.errno is None:
+            raise  # a signal handler of the payload has raised
+        return False
+    return True
+
+
 def create(path: str, is_executable: bool = False) -> FileIO:
     """Create a file that only its owner may use, whatever the mask of new files is.
 
@@ -161,11 +197,9 @@ def is_same(before: os.stat_result, after: os.stat_result) -> bool:
     return (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
 
 
-def changed(path: str) -> RuntimeError:
+def changed(path: str, keeper: str = "sky.artifact") -> RuntimeError:
     """Return the error for a file that has changed while it was copied."""
-    return RuntimeError(
-        f"the file {path} changed while sky.artifact copied it: close it first, and stop what writes it"
-    )
+    return RuntimeError(f"the file {path} changed while {keeper} copied it: close it first, and stop what writes it")
 
 
 def _bytes(count: int) -> str:

@@ -1,4 +1,4 @@
-"""What an artifact is made from: a file or a folder, checked before anything of it is copied."""
+"""What an artifact or a save is made from: a file or a folder, checked before anything of it is copied."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from .._core import file_kinds
+from .._core.links import leads_within
 
 _MOST: Final = 1_000_000
 """The most entries of a list. The client refuses longer ones."""
@@ -32,10 +33,14 @@ class Found(NamedTuple):
         return f"{root}/{os.fsdecode(self.path)}" if self.path else root
 
 
-def find(source: str) -> list[Found]:
+def find(source: str, keeper: str = "sky.artifact") -> list[Found]:
     """Return a file, or a folder and all that is below it, in the order of the bytes of their paths.
 
     The source may be a link, which is followed.
+
+    Args:
+        source: its path.
+        keeper: the function that keeps it, for messages.
 
     Raises:
         OSError: something cannot be read, or is not there.
@@ -43,18 +48,18 @@ def find(source: str) -> list[Found]:
             too many of them.
     """
     about = os.stat(source)
-    found = [Found(b"", _kind(source, about), about)]
+    found = [Found(b"", _kind(source, about, keeper), about)]
     if found[0].kind != file_kinds.FOLDER:
         return found
     for path, entry in _below(source):
         if len(found) == _MOST:
-            raise too_many(source, f"more than {_MOST:,} files, folders and links")
+            raise too_many(source, f"more than {_MOST:,} files, folders and links", keeper)
         about = entry.stat(follow_symlinks=False)
-        kind = _kind(entry.path, about)
+        kind = _kind(entry.path, about, keeper)
         target = ""
         if kind == file_kinds.LINK:
             target = os.readlink(entry.path)
-            _check_link(f"{source}/{path}", target, path.count("/"))
+            _check_link(f"{source}/{path}", target, path.count("/"), keeper)
         found.append(Found(os.fsencode(path), kind, about, os.fsencode(target)))
     return sorted(found, key=lambda each: each.path)
 
@@ -68,11 +73,11 @@ def paths(source: str) -> list[bytes]:
     return sorted(os.fsencode(path) for path, _ in _below(source))
 
 
-def too_many(source: str, what: str) -> ValueError:
-    """Return the error for a folder that has more than an artifact may have."""
+def too_many(source: str, what: str, keeper: str = "sky.artifact") -> ValueError:
+    """Return the error for a folder that has more than an artifact or a save may have."""
     return ValueError(
-        f"sky.artifact cannot keep {source}: it has {what}, which is more than the client accepts; pack them into one "
-        "file, e.g. with tarfile, and pass that"
+        f"{keeper} cannot keep {source}: it has {what}, which is more than the client accepts; pack them into one "
+        "file, e.g. with tarfile, and keep that"
     )
 
 
@@ -88,28 +93,21 @@ def _below(source: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
                 yield path, entry
 
 
-def _kind(path: str, about: os.stat_result) -> str:
+def _kind(path: str, about: os.stat_result, keeper: str) -> str:
     kind = file_kinds.kind(about.st_mode)
     if kind is None:
         raise ValueError(
-            f"sky.artifact cannot keep {path}: it is {file_kinds.described(about.st_mode)}, and an artifact has only "
-            "files, folders and links; leave it out, or pass a folder without it"
+            f"{keeper} cannot keep {path}: it is {file_kinds.described(about.st_mode)}, and only files, folders and "
+            "links can be kept; leave it out"
         )
     return kind
 
 
-def _check_link(path: str, target: str, depth: int) -> None:
-    """Check that a link whose folder has this depth leads to something in the source.
-
-    It may lead up only at its beginning: elsewhere, it would lead up from where another link leads.
-    """
-    parts = [part for part in target.split("/") if part not in ("", ".")]
-    up = 0
-    while up < len(parts) and parts[up] == "..":
-        up += 1
-    if target.startswith("/") or up > depth or ".." in parts[up:]:
+def _check_link(path: str, target: str, depth: int, keeper: str) -> None:
+    """Check that a link, below so many folders of the source, leads to something in the source."""
+    if not leads_within(target, depth):
         raise ValueError(
-            f"sky.artifact cannot keep the link {path}: it leads to {target}, and a link must lead within the folder "
+            f"{keeper} cannot keep the link {path}: it leads to {target}, and a link must lead within the folder "
             "by a relative path that has `..` only at its beginning; copy the file to the place of the link, or leave "
             "the link out"
         )

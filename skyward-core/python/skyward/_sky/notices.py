@@ -61,6 +61,11 @@ class Notices:
         self._number += 1
         self.pending = True
 
+    @property
+    def number(self) -> int:
+        """How many different notices there have been so far."""
+        return self._number
+
     def left(self) -> float | None:
         """Return the seconds until the machine ends; None without a notice."""
         return None if self._deadline is None else max(0.0, self._deadline - monotonic())

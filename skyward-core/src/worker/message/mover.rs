@@ -1,5 +1,8 @@
 //! The messages between the client and the mover of a node.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
 use bytes::Bytes;
 use serde::Deserialize;
 
@@ -17,6 +20,13 @@ pub enum ToMover {
     Stat { path: NodePath },
     Read { path: NodePath, identity: Option<Identity>, offset: u64, length: u64 },
     Drop { artifact: String },
+    Attend,
+    Deliver { channel: u64, received: u64, body: Bytes },
+    Ask { channel: u64, ask: i64 },
+    Settle { save: String },
+    Restore { commit: String, manifest: Bytes },
+    Write { commit: String, path: PathBuf, offset: u64, body: Bytes },
+    Complete { commit: String },
 }
 
 /// From a mover to the client.
@@ -28,7 +38,20 @@ pub enum FromMover {
     Piece(Piece),
     Done,
     Failed(Refused),
+    Step { step: i64 },
+    Restored { path: PathBuf, complete: bool },
+    Busy,
+    Note(Note),
     Error { text: String },
+}
+
+/// What a mover reports without a request.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "docs/protocol.md names the fields")]
+pub enum Note {
+    Sent { channel: u64, number: u64, body: Bytes },
+    Closed { channel: u64 },
+    Saved { save: String, path: PathBuf, record: Bytes },
 }
 
 /// Why a mover did not do what it was asked for.
@@ -68,7 +91,16 @@ impl ToMover {
         request
     }
 
-    /// Encodes the head, for the request with this number. There is no body.
+    /// The body.
+    pub fn body(&self) -> Bytes {
+        match self {
+            Self::Deliver { body, .. } | Self::Write { body, .. } => body.clone(),
+            Self::Restore { manifest, .. } => manifest.clone(),
+            _ => Bytes::new(),
+        }
+    }
+
+    /// Encodes the head, for the request with this number.
     ///
     /// # Errors
     ///
@@ -83,12 +115,23 @@ impl ToMover {
                 pack(&(195, request, artifact, bin(path), identity, offset, length))
             }
             Self::Drop { artifact } => pack(&(196, request, artifact)),
+            Self::Attend => pack(&(197, request)),
+            Self::Deliver { channel, received, .. } => pack(&(198, request, channel, received)),
+            Self::Ask { channel, ask } => pack(&(199, request, channel, ask)),
+            Self::Settle { save } => pack(&(200, request, save)),
+            Self::Restore { commit, .. } => pack(&(201, request, commit)),
+            Self::Write { commit, path, offset, .. } => pack(&(202, request, commit, bytes_of(path), offset)),
+            Self::Complete { commit } => pack(&(203, request, commit)),
         }
     }
 }
 
 fn bin(path: &NodePath) -> Bytes {
-    Bytes::copy_from_slice(path.bytes())
+    bytes_of(path.path())
+}
+
+fn bytes_of(path: &Path) -> Bytes {
+    Bytes::copy_from_slice(path.as_os_str().as_bytes())
 }
 
 impl FromMover {
@@ -113,6 +156,18 @@ impl FromMover {
                 let request = head.next()?;
                 (request, Self::Failed(Refused { kind: head.next()?, words: head.next()?, errno: head.next()? }))
             }
+            230 => (0, Self::Note(Note::Sent { channel: head.next()?, number: head.next()?, body: frame.body })),
+            231 => (0, Self::Note(Note::Closed { channel: head.next()? })),
+            232 => {
+                let (save, path) = (head.next()?, path_of(&head.next::<Bytes>()?));
+                (0, Self::Note(Note::Saved { save, path, record: frame.body }))
+            }
+            233 => (head.next()?, Self::Step { step: head.next()? }),
+            234 => {
+                let request = head.next()?;
+                (request, Self::Restored { path: path_of(&head.next::<Bytes>()?), complete: head.next()? })
+            }
+            235 => (head.next()?, Self::Busy),
             ERROR => {
                 let _refused: u32 = head.next()?;
                 (0, Self::Error { text: head.next()? })

@@ -59,6 +59,8 @@ pub struct Cluster {
     pub joined: bool,
     /// Whether all nodes are on one host, and share its cores.
     pub shared_host: bool,
+    /// Whether the pool has a storage for checkpoints.
+    pub storage: bool,
     /// Empty here: [`Peers`] replace it.
     pub(crate) peers: [Peer; 0],
 }

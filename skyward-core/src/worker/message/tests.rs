@@ -89,6 +89,7 @@ fn peers_are_the_end_of_a_start_spec() {
         generation: 1,
         joined: true,
         shared_host: false,
+        storage: false,
         peers: [],
     };
     let spec = StartSpec {
