@@ -43,6 +43,10 @@ pub mod options {}
 pub mod files {}
 
 #[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/checkpoints.md")]
+pub mod checkpoints {}
+
+#[doc = include_str!("guide/links.md")]
 #[doc = include_str!("../docs/errors.md")]
 pub mod errors {}
 

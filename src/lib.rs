@@ -36,6 +36,7 @@
 //! | calling payloads: one, all, at the same time, many | [`PendingCompute`](compute::PendingCompute), [`ComputePoolExt`](compute::ComputePoolExt) |
 //! | pools: size, environment, deadlines, events | [`PoolBuilder`](pool::PoolBuilder), [`spec`], [`event`] |
 //! | frameworks | [`plugins`]; your own: [`plugin`] |
+//! | checkpoints that outlive machines | [`storage`], [`checkpoint`] |
 //! | errors | [`Error`], [`ErrorKind`] |
 //! | other kinds of machines | [`provider`], [`remote`] |
 //! | the guide: a tutorial, the concepts, a page for each subject | [`guide`] |
@@ -74,7 +75,7 @@ pub use skyward_core::terminal;
 pub use skyward_core::testkit;
 pub use skyward_core::{Error, ErrorKind, Reaped, Result, interrupted, reap, reap_expired};
 #[doc(inline)]
-pub use skyward_core::{compute, error, event, files, ids, payload, plugin, pool, remote, spec};
+pub use skyward_core::{checkpoint, compute, error, event, files, ids, payload, plugin, pool, remote, spec, storage};
 
 #[cfg(not(feature = "aws"))]
 #[doc(inline)]
@@ -164,6 +165,7 @@ pub mod prelude {
     pub use skyward_core::provider::{Host, Hosts};
     pub use skyward_core::provider::{Local, Market, Provider};
     pub use skyward_core::spec::{Accelerator, Budget, ClusterInfo, Image, Limits, Nodes};
+    pub use skyward_core::storage::Storage;
     #[cfg(feature = "terminal")]
     pub use skyward_core::terminal::Terminal;
 

@@ -218,6 +218,42 @@ pub enum PoolEvent {
     /// A copy of files from a node to this host goes on, each half second, or has ended. A copy that
     /// is quicker only reports its end.
     Transfer(Transfer),
+    /// A checkpoint is in the storage, complete.
+    CheckpointCommitted {
+        /// The name of the training.
+        name: String,
+        /// The step.
+        step: i64,
+        /// The bytes of all files.
+        bytes: u64,
+    },
+    /// A try begins with this checkpoint.
+    CheckpointResumed {
+        /// The name of the training.
+        name: String,
+        /// The step; `None` if there is no checkpoint yet.
+        step: Option<i64>,
+    },
+    /// A checkpoint is not whole any more, and an older one is used.
+    CheckpointSkipped {
+        /// The name of the training.
+        name: String,
+        /// The sequence of the commit.
+        sequence: u64,
+        /// The step; `None` if its manifest cannot be read.
+        step: Option<i64>,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A step that ranks have saved is not committed. The last commit counts.
+    CheckpointDropped {
+        /// The name of the training.
+        name: String,
+        /// The step.
+        step: i64,
+        /// Why.
+        why: &'static str,
+    },
     /// Bytes that a worker wrote to standard output or standard error.
     Output(OutputChunk),
     /// A payload or a hook called `sky.report(value)`.
@@ -370,6 +406,10 @@ impl PoolEvent {
             Self::Report(report) => report.value.bytes.len(),
             Self::BootstrapLine { line, .. } => line.len(),
             Self::TaskWarned { message, hint, .. } => message.len() + hint.len(),
+            Self::CheckpointSkipped { name, why, .. } => name.len() + why.len(),
+            Self::CheckpointCommitted { name, .. }
+            | Self::CheckpointResumed { name, .. }
+            | Self::CheckpointDropped { name, .. } => name.len(),
             Self::TaskFailed { error, .. }
             | Self::TaskRetried { error, .. }
             | Self::NodeDisconnected { error, .. }

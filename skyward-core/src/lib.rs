@@ -20,6 +20,10 @@ pub mod event;
 
 pub mod files;
 
+pub mod storage;
+
+pub mod checkpoint;
+
 pub mod compute;
 
 pub mod plugin;

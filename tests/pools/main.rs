@@ -7,6 +7,7 @@
 mod backpressure;
 mod budget;
 mod calls;
+mod checkpoints;
 mod cleanup;
 #[path = "../common/mod.rs"]
 mod common;

@@ -46,6 +46,19 @@ impl fmt::Display for PoolEvent {
             }
             Self::TaskStalled { task, entry, message, .. } => write!(f, "task {task}, `{entry}`: {message}"),
             Self::Transfer(transfer) => transfer.fmt(f),
+            Self::CheckpointCommitted { name, step, bytes } => {
+                write!(f, "checkpoint of {name} at step {step} is committed: {} KiB", bytes.div_ceil(1 << 10))
+            }
+            Self::CheckpointResumed { name, step: Some(step) } => write!(f, "{name} goes on after step {step}"),
+            Self::CheckpointResumed { name, step: None } => write!(f, "{name} begins: it has no checkpoint yet"),
+            Self::CheckpointSkipped { name, sequence, step, why } => {
+                write!(f, "checkpoint {sequence} of {name}")?;
+                step.map_or(Ok(()), |step| write!(f, ", at step {step},"))?;
+                write!(f, " is skipped: {why}")
+            }
+            Self::CheckpointDropped { name, step, why } => {
+                write!(f, "step {step} of {name} is not committed: {why}")
+            }
             Self::Output(output) => write!(f, "rank {}: {}", output.rank, String::from_utf8_lossy(&output.bytes)),
             Self::Report(report) => match report.task {
                 Some(task) => write!(f, "task {task} reports a value on rank {}", report.rank),

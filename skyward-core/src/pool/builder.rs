@@ -25,6 +25,7 @@ use crate::payload::{Source, TaskOptions, TraceContext, TraceSource};
 use crate::plugin::{Plugin, PluginSet};
 use crate::provider::{Labels, Local, Provider, Requirements};
 use crate::spec::{Budget, Image, Limits, Nodes};
+use crate::storage::Storage;
 #[cfg(feature = "terminal")]
 use crate::terminal::Terminal;
 
@@ -53,7 +54,7 @@ use crate::terminal::Terminal;
 /// | what | methods |
 /// |---|---|
 /// | machines | [`provider`](Self::provider), [`nodes`](Self::nodes), [`workers_per_node`](Self::workers_per_node), [`accelerator`](Self::accelerator), [`cpus`](Self::cpus), [`memory_gib`](Self::memory_gib), [`disk_gib`](Self::disk_gib), [`architecture`](Self::architecture), [`market`](Self::market), [`zones`](Self::zones), [`label`](Self::label) |
-/// | what runs | [`payload`](Self::payload), [`payload_of`](Self::payload_of), [`lazily`](Self::lazily), [`plugin`](Self::plugin), [`image`](Self::image), [`mixed_environments`](Self::mixed_environments) |
+/// | what runs | [`payload`](Self::payload), [`payload_of`](Self::payload_of), [`lazily`](Self::lazily), [`plugin`](Self::plugin), [`image`](Self::image), [`mixed_environments`](Self::mixed_environments), [`storage`](Self::storage) |
 /// | bounds | [`budget`](Self::budget), [`most_usd_per_hour`](Self::most_usd_per_hour), [`assume_usd_per_hour`](Self::assume_usd_per_hour), [`limits`](Self::limits), [`tasks`](Self::tasks), [`until`](Self::until) |
 /// | what one sees | [`events`](Self::events), [`trace_context`](Self::trace_context), and with the feature `terminal` its `terminal` |
 /// | before a start | [`check`](Self::check), [`plan`](Self::plan), [`rehearse`](Self::rehearse), [`rehearse_within`](Self::rehearse_within) |
@@ -70,6 +71,7 @@ pub struct PoolBuilder {
     plugins: PluginSet,
     is_mixed: bool,
     limits: Limits,
+    storage: Option<Storage>,
     budget: Budget,
     assumed: Option<f64>,
     tasks: TaskOptions,
@@ -106,6 +108,7 @@ impl PoolBuilder {
             plugins: PluginSet::default(),
             is_mixed: false,
             limits: Limits::default(),
+            storage: None,
             budget: Budget::default(),
             assumed: None,
             tasks: TaskOptions::default(),
@@ -172,6 +175,23 @@ impl PoolBuilder {
     /// Sets deadlines and bounds.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits.countable();
+        self
+    }
+
+    /// Sets the storage, where the [checkpoints](crate::checkpoint::Checkpoints) of payloads
+    /// (`sky.checkpoints`) outlive their machines and this pool. By default there is none. The start of
+    /// the pool checks that the storage can be written, listed and read, and that it refuses to create
+    /// an object twice.
+    ///
+    /// ```
+    /// # use skyward_core as skyward;
+    /// use skyward::pool::Pool;
+    /// use skyward::storage::Storage;
+    ///
+    /// let builder = Pool::builder().storage(Storage::folder("/data/runs"));
+    /// ```
+    pub fn storage(mut self, storage: Storage) -> Self {
+        self.storage = Some(storage);
         self
     }
 

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use crate::error::{Error, Result};
 use crate::event::DrainReason;
 use crate::ids::{Generation, NodeIndex, Rank};
-use crate::pool::mover::Mover;
+use crate::pool::mover::{Line, Mover};
 use crate::scheduler::Loss;
 use crate::spec::Nodes;
 
@@ -55,6 +55,7 @@ pub(crate) enum Command {
     /// Somebody reads files of a node: reach its mover.
     ReachMover {
         node: NodeIndex,
+        line: Line,
         done: oneshot::Sender<Result<Mover>>,
     },
     /// No task begins any more; the pool ends when no task runs, and at the deadline at the latest.

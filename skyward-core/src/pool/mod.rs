@@ -3,6 +3,7 @@
 
 mod blueprint;
 mod builder;
+mod checkpoints;
 mod command;
 mod custody;
 mod driver;

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
@@ -19,7 +19,7 @@ use crate::ids::{MachineId, NodeIndex, PoolId};
 use crate::remote::ByteStream;
 use crate::worker::codec::Frame;
 use crate::worker::link::{Reader, Sender, link};
-use crate::worker::message::{FromMover, PROTOCOL_VERSION, Refused, RefusedKind, ToMover};
+use crate::worker::message::{FromMover, Note, PROTOCOL_VERSION, Refused, RefusedKind, ToMover};
 
 /// A connection to the mover of a node. It ends with its last clone.
 #[derive(Debug, Clone)]
@@ -34,6 +34,29 @@ struct Connection {
     sender: Sender,
     queue: Arc<Mutex<Queue>>,
     tasks: [AbortHandle; 2],
+}
+
+/// What a mover reports without a request, and the end of the connection over which it does.
+#[derive(Debug)]
+pub(crate) struct News {
+    /// The machine of the mover.
+    pub(crate) machine: MachineId,
+    /// `None` when the connection has ended.
+    pub(crate) note: Option<Note>,
+}
+
+/// Who gets the news of a mover.
+#[derive(Debug)]
+struct Listener {
+    machine: MachineId,
+    news: mpsc::UnboundedSender<News>,
+}
+
+impl Listener {
+    /// Passes on a note, or the end of the connection. Nobody listens when the pool ends.
+    fn pass(&self, note: Option<Note>) {
+        let _ = self.news.send(News { machine: self.machine.clone(), note });
+    }
 }
 
 /// The requests without an answer, in their order, which is the order of the answers.
@@ -61,7 +84,7 @@ type Answer = (oneshot::Sender<Result<FromMover>>, Result<FromMover>);
 
 impl Mover {
     /// Exchanges hellos with the mover with this process id over a stream to its socket, and begins to
-    /// read its answers.
+    /// read its answers, and its news if somebody listens.
     ///
     /// # Errors
     ///
@@ -73,6 +96,7 @@ impl Mover {
         work_dir: String,
         pid: u32,
         stream: ByteStream,
+        news: Option<mpsc::UnboundedSender<News>>,
     ) -> Result<Self> {
         let (sender, writer, mut reader) = link(stream, MOST_BODY);
         let write = spawn(async move {
@@ -92,7 +116,8 @@ impl Mover {
             }
         }
         let queue = Arc::new(Mutex::default());
-        let read = spawn(read(reader, early, Arc::clone(&queue))).abort_handle();
+        let listener = news.map(|news| Listener { machine: machine.clone(), news });
+        let read = spawn(read(reader, early, Arc::clone(&queue), listener)).abort_handle();
         Ok(Self(Arc::new(Connection { machine, work_dir, sender, queue, tasks: [write, read] })))
     }
 
@@ -121,7 +146,7 @@ impl Mover {
             }
             let number = queue.last + 1;
             // Within the lock, so that requests are sent in the order of the queue.
-            sender.push(&request.within(work_dir).encode(number)?, Bytes::new())?;
+            sender.push(&request.within(work_dir).encode(number)?, request.body())?;
             queue.last = number;
             let (caller, answered) = oneshot::channel();
             queue.asked.push_back(Asked { number, at: Instant::now(), caller });
@@ -143,20 +168,20 @@ impl Drop for Connection {
 }
 
 impl Queue {
-    /// A frame has arrived. Returns the caller that it is the answer for, and the answer.
+    /// An answer, or a part of one, has arrived. Returns the caller that it is for, and the answer.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Protocol`] for a frame that is not the next answer; the connection ends.
-    fn on_frame(&mut self, frame: Frame) -> Result<Option<Answer>> {
-        let (number, message) = FromMover::decode(frame)?;
-        if let FromMover::Error { text } = &message {
-            return Err(refused(text));
-        }
+    /// [`ErrorKind::Protocol`] for a message that is not the next answer; the connection ends.
+    fn on_answer(&mut self, number: u64, message: FromMover) -> Result<Option<Answer>> {
         let Some(front) = self.asked.front_mut().filter(|front| front.number == number) else {
             return Err(Error::new(ErrorKind::Protocol, "the node's mover sent an answer that nobody waits for"));
         };
         let answer = match message {
+            FromMover::Busy => {
+                front.at = Instant::now();
+                return Ok(None);
+            }
             FromMover::Entries { more, entries } => {
                 self.count += entries.len();
                 if self.count <= MOST_ENTRIES {
@@ -190,9 +215,12 @@ impl Queue {
 }
 
 /// Passes answers to the callers that wait for them, until the connection ends.
-async fn read(mut reader: Reader, early: VecDeque<Frame>, queue: Arc<Mutex<Queue>>) {
+async fn read(mut reader: Reader, early: VecDeque<Frame>, queue: Arc<Mutex<Queue>>, listener: Option<Listener>) {
     let mut error = None;
     let _end = OnEnd(|| {
+        if let Some(listener) = &listener {
+            listener.pass(None);
+        }
         let mut queue = lock(&queue);
         let error = queue.ended.get_or_insert_with(lost).clone();
         let asked = std::mem::take(&mut queue.asked);
@@ -202,8 +230,7 @@ async fn read(mut reader: Reader, early: VecDeque<Frame>, queue: Arc<Mutex<Queue
     let mut frames: Vec<Frame> = early.into();
     while error.is_none() {
         for frame in frames.drain(..) {
-            let arrived = lock(&queue).on_frame(frame);
-            match arrived {
+            match on_frame(frame, &queue, listener.as_ref()) {
                 Ok(Some((caller, given))) => answer(caller, given),
                 Ok(None) => {}
                 Err(wrong) => {
@@ -230,6 +257,23 @@ async fn read(mut reader: Reader, early: VecDeque<Frame>, queue: Arc<Mutex<Queue
     }
     tracing::debug!(?error, "the connection to a mover ended");
     lock(&queue).ended = error;
+}
+
+/// A frame has arrived. Returns the caller that it is the answer for, and the answer; news are
+/// passed on.
+///
+/// # Errors
+///
+/// [`ErrorKind::Protocol`] for a frame that is neither; the connection ends.
+fn on_frame(frame: Frame, queue: &Mutex<Queue>, listener: Option<&Listener>) -> Result<Option<Answer>> {
+    match (FromMover::decode(frame)?, listener) {
+        ((_, FromMover::Error { text }), _) => Err(refused(&text)),
+        ((_, FromMover::Note(note)), Some(listener)) => {
+            listener.pass(Some(note));
+            Ok(None)
+        }
+        ((number, message), _) => lock(queue).on_answer(number, message),
+    }
 }
 
 impl From<Refused> for Error {
@@ -277,17 +321,26 @@ const MOST_BODY: usize = 4 << 20;
 /// The most characters of a refusal that an error shows.
 const MOST_WORDS: usize = 1000;
 
-/// The connection to the mover of each node whose files were read.
+/// What a connection to a mover serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Line {
+    /// Pieces of files, of which many are under way at a time.
+    Files,
+    /// Short messages, which must not wait for pieces of files; and news.
+    Control,
+}
+
+/// The connections to the movers of nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Movers(Mutex<Routes>);
 
 #[derive(Debug, Default)]
 struct Routes {
     is_closed: bool,
-    routes: HashMap<NodeIndex, Arc<Route>>,
+    routes: HashMap<(NodeIndex, Line), Arc<Route>>,
 }
 
-/// The connection to the mover of one node. Of those who need one at the same time, one opens it for all.
+/// One of the connections to the mover of one node. Of those who need one at the same time, one opens it for all.
 #[derive(Debug, Default)]
 pub(crate) struct Route(tokio::sync::Mutex<Attempts>);
 
@@ -300,9 +353,9 @@ struct Attempts {
 
 impl Movers {
     /// The route to a node's mover; `None` if the pool has ended.
-    pub(crate) fn route(&self, node: NodeIndex) -> Option<Arc<Route>> {
+    pub(crate) fn route(&self, node: NodeIndex, line: Line) -> Option<Arc<Route>> {
         let mut all = self.lock();
-        (!all.is_closed).then(|| Arc::clone(all.routes.entry(node).or_default()))
+        (!all.is_closed).then(|| Arc::clone(all.routes.entry((node, line)).or_default()))
     }
 
     /// Ends all connections, when the pool ends.

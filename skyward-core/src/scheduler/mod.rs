@@ -207,6 +207,11 @@ impl Scheduler {
         self.end_all(error.clone());
     }
 
+    /// A checkpoint of a task on this node is committed: what is lost from now on costs only later steps.
+    pub fn on_checkpoint(&mut self, node: NodeIndex) {
+        self.returns.add(node);
+    }
+
     /// How many tasks have returned.
     pub fn returns(&self) -> &Returns {
         &self.returns

@@ -1,8 +1,10 @@
-//! How many tasks have returned: whoever counts losses in a row sees from it that they are none.
+//! How many tasks have returned or committed a checkpoint: whoever counts losses in a row sees from it
+//! that they are none.
 
 use crate::ids::NodeIndex;
 
-/// How many tasks have returned in a pool, and from each of its nodes.
+/// How many tasks have returned in a pool, and from each of its nodes. A checkpoint counts as well: its
+/// task goes on from there.
 #[derive(Debug, Default)]
 pub struct Returns {
     all: u64,
@@ -10,7 +12,7 @@ pub struct Returns {
 }
 
 impl Returns {
-    /// A worker of this node has returned a task.
+    /// A worker of this node has returned a task, or has a part in a checkpoint.
     pub fn add(&mut self, node: NodeIndex) {
         let index = node.0 as usize;
         if self.nodes.len() <= index {

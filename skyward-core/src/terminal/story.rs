@@ -172,6 +172,10 @@ impl Story {
                 // One that was quick was never shown.
                 _ => shows.extend(self.transfers.remove(&transfer.number).map(|_| Show::Step(words()))),
             },
+            PoolEvent::CheckpointCommitted { .. } => shows.push(Show::Step(words())),
+            PoolEvent::CheckpointResumed { .. }
+            | PoolEvent::CheckpointSkipped { .. }
+            | PoolEvent::CheckpointDropped { .. } => shows.push(Show::Note(words())),
             PoolEvent::TaskStalled { stacks, .. } => {
                 shows.push(Show::Note(words()));
                 let stacks = Listed(stacks).to_string();

@@ -7,6 +7,7 @@ use super::PoolBuilder;
 use crate::error::Result;
 use crate::provider::{Labels, Local, Requirements};
 use crate::spec::{Budget, Limits, Nodes};
+use crate::storage::Storage;
 
 impl PoolBuilder {
     /// Whether all workers of the pool form one world.
@@ -36,6 +37,8 @@ impl PoolBuilder {
                 stall_report: (stall / 2).max(Duration::from_millis(1)),
                 ..self.limits
             },
+            // What a rehearsal saves is no checkpoint of the training.
+            storage: self.storage.as_ref().map(|_| Storage::scratch()),
             budget: Budget::default(),
             assumed: None,
             id: None,

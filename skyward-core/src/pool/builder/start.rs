@@ -20,7 +20,7 @@ use crate::pool::fleet::account::Account;
 use crate::pool::handle::Pool;
 use crate::pool::metrics::Metrics;
 use crate::pool::spawn::spawn;
-use crate::pool::tasks::shared::{Settings, Shared};
+use crate::pool::tasks::shared::{Settings, Shared, Stored};
 use crate::provider::{Provider, keeper};
 use crate::spec::Secrets;
 
@@ -169,6 +169,9 @@ impl PoolBuilder {
         blueprint.provider = blueprint.provider.of_pool(&pool);
         let span = tracing::info_span!(target: "skyward::pool", "pool", pool = %pool, provider = self.provider.name());
         let (commands, received) = mpsc::unbounded_channel();
+        let (news, heard) = mpsc::unbounded_channel();
+        let stored = self.storage.clone().map(|storage| Stored { storage, news });
+        let heard = stored.as_ref().map(|_| heard);
         let outlives = blueprint.provider.capabilities().keeper.then(|| keeper::outlives(self.limits.lease));
         let account = Account::new(self.budget, self.limits.shutdown).outlives(outlives);
         let account = Arc::new(Mutex::new(account));
@@ -183,13 +186,14 @@ impl PoolBuilder {
             metrics: Metrics::new(self.provider.name()),
             account: Arc::clone(&account),
             events: std::mem::take(&mut self.watched).into_buffer(),
+            stored,
         };
         let shared = Shared::new(pool.clone(), settings, commands);
         let screen = self.show(shared.events(), &span);
         let cleanup = Cleanup::new(blueprint.provider.clone(), pool).charging(account);
         let supervisor = Supervisor::new(Arc::clone(&shared), cleanup.clone());
         let handle = Pool::new(Arc::clone(&shared), cleanup.clone());
-        let driver = Driver::new(shared, received, cleanup, screen);
+        let driver = Driver::new(shared, received, cleanup, screen, heard);
         let (ready, up) = oneshot::channel();
         spawn(supervisor.run(driver, blueprint, ready).instrument(span));
         let up = tokio::select! {

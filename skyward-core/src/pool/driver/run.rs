@@ -11,14 +11,17 @@ use tracing::Instrument;
 
 use super::pulse::watch_runtime;
 use super::serving::Serving;
+use super::start::Started;
 use super::timing::{BUDGET_CHECK, IDLE, LAST_TASKS_CHECK, SCREEN};
 use crate::compute::PoolPhase;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
 use crate::pool::blueprint::Blueprint;
+use crate::pool::checkpoints::desk::{Desk, DeskEnd};
 use crate::pool::command::Command;
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::custody::reap::take_up;
+use crate::pool::mover::News;
 use crate::pool::node::make::Node;
 use crate::pool::tasks::life::closed;
 use crate::pool::tasks::shared::Shared;
@@ -33,6 +36,10 @@ pub(crate) struct Driver {
     deadline: Option<Duration>,
     /// The task that shows events on the terminal.
     screen: Option<JoinHandle<()>>,
+    /// The news of movers, if the pool has a storage.
+    news: Option<mpsc::UnboundedReceiver<News>>,
+    /// Ends the desk of checkpoints.
+    desk: Option<DeskEnd>,
 }
 
 impl Driver {
@@ -41,8 +48,9 @@ impl Driver {
         commands: mpsc::UnboundedReceiver<Command>,
         cleanup: Cleanup,
         screen: Option<JoinHandle<()>>,
+        news: Option<mpsc::UnboundedReceiver<News>>,
     ) -> Self {
-        Self { shared, commands, cleanup, deadline: None, screen }
+        Self { shared, commands, cleanup, deadline: None, screen, news, desk: None }
     }
 
     /// Brings the pool up, reports whether it is ready, runs it, and ends it. The end is reached
@@ -55,9 +63,14 @@ impl Driver {
         beside.spawn(run_background(Arc::clone(&shared)).in_current_span());
         beside.spawn(watch_runtime(Arc::clone(&shared)).in_current_span());
         beside.spawn(take_up(blueprint.provider.clone()).in_current_span());
+        if let (Some(news), Some(stored)) = (self.news.take(), &shared.stored) {
+            let (desk, end) = Desk::new(&shared, stored, news);
+            beside.spawn(desk.run().in_current_span());
+            self.desk = Some(end);
+        }
         let up = tokio::select! {
             biased;
-            up = blueprint.bring_up(&shared, &cleanup) => up,
+            up = bring_up(&blueprint, &shared, &cleanup) => up,
             error = budget_spent(&shared) => {
                 self.on_spent(&error).await;
                 Err(error)
@@ -179,7 +192,12 @@ impl Driver {
                 .with_hint("await the tasks before the scope ends, or before you call `shutdown`")
         });
         self.shared.act_in_slices(|state, now| state.scheduler.drain(now, &reason)).await;
-        let ended = self.cleanup.end(&self.shared, nodes, deadline).await;
+        let desk = async {
+            if let Some(desk) = self.desk.take() {
+                desk.end().await;
+            }
+        };
+        let (ended, ()) = tokio::join!(self.cleanup.end(&self.shared, nodes, deadline), desk);
         let close = |state: &mut State, now| {
             state.scheduler.drain(now, &closed());
             state.held.release_all();
@@ -207,6 +225,14 @@ impl std::fmt::Debug for Driver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Driver").field("pool", &self.shared.pool).finish_non_exhaustive()
     }
+}
+
+/// Brings the pool up, once its storage is known to keep what is committed.
+async fn bring_up(blueprint: &Blueprint, shared: &Arc<Shared>, cleanup: &Cleanup) -> Result<Started> {
+    if let Some(stored) = &shared.stored {
+        stored.storage.check().await?;
+    }
+    blueprint.bring_up(shared, cleanup).await
 }
 
 /// Why a pool ends by itself, and until when its running tasks may go on.

@@ -117,8 +117,8 @@ impl Serving {
             Command::Notice { node, connection, reason, ends_in, words } => {
                 self.on_agent_notice(node, connection, reason, ends_in, words);
             }
-            Command::ReachMover { node, done } => match self.node(node) {
-                Some(node) => drop(spawn(reach_mover(Arc::clone(&self.shared), node, done))),
+            Command::ReachMover { node, line, done } => match self.node(node) {
+                Some(node) => drop(spawn(reach_mover(Arc::clone(&self.shared), node, line, done))),
                 None => answer(done, Err(without_machine(node))),
             },
             // The driver's loop handles the ends of the pool.

@@ -50,7 +50,7 @@ impl Far {
 }
 
 async fn greet(near: DuplexStream) -> Result<Mover> {
-    Mover::greet(&PoolId::new("p"), MachineId::new("m"), "/work".into(), 7, Box::new(near)).await
+    Mover::greet(&PoolId::new("p"), MachineId::new("m"), "/work".into(), 7, Box::new(near), None).await
 }
 
 async fn ask(mover: &Mover, request: ToMover) -> Result<FromMover> {

@@ -311,6 +311,7 @@ impl World {
                 generation: generation.0,
                 joined: shared.lock().scheduler.is_joined(),
                 shared_host: self.cluster.shared_host,
+                storage: shared.stored.is_some(),
                 peers: [],
             },
         }

@@ -30,6 +30,8 @@ pub(super) fn log(pool: &PoolId, event: &PoolEvent, is_ending: impl FnOnce() -> 
         PoolEvent::TaskRetried { task, attempt, .. } => {
             tracing::warn!(%pool, task = task.0, attempt = attempt.0, "{event}");
         }
+        PoolEvent::CheckpointSkipped { name, .. } => tracing::warn!(%pool, name, "{event}"),
+        PoolEvent::CheckpointDropped { name, step, .. } => tracing::warn!(%pool, name, step, "{event}"),
         PoolEvent::TaskStalled { task, entry, payload, .. } => tracing::warn!(
             %pool, task = task.0, entry, payload,
             "{event}; the task goes on, and `PoolEvent::TaskStalled` has the stacks"

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Notify;
+
 use crate::ids::NodeIndex;
 use crate::pool::environment::Environment;
 use crate::provider::{Machine, Place};
@@ -20,32 +22,43 @@ pub(crate) struct NodeRow {
 
 /// A row for each node, in order.
 #[derive(Default)]
-pub(crate) struct NodeRows(Vec<NodeRow>);
+pub(crate) struct NodeRows {
+    rows: Vec<NodeRow>,
+    /// Notified when a row may have changed.
+    changed: Arc<Notify>,
+}
 
 impl NodeRows {
     /// The number of nodes.
     pub(crate) fn len(&self) -> u32 {
-        self.0.len() as u32
+        self.rows.len() as u32
+    }
+
+    /// Is notified when a row may have changed. It has one listener, which looks at all rows.
+    pub(crate) fn changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.changed)
     }
 
     /// The row of a node; `None` if the pool has no such node.
     pub(crate) fn get(&self, node: NodeIndex) -> Option<&NodeRow> {
-        self.0.get(node.0 as usize)
+        self.rows.get(node.0 as usize)
     }
 
     /// The row of a node; `None` if the pool has no such node.
     pub(crate) fn get_mut(&mut self, node: NodeIndex) -> Option<&mut NodeRow> {
-        self.0.get_mut(node.0 as usize)
+        self.changed.notify_one();
+        self.rows.get_mut(node.0 as usize)
     }
 
     /// The nodes with their rows, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeIndex, &NodeRow)> {
-        (0..).map(NodeIndex).zip(&self.0)
+        (0..).map(NodeIndex).zip(&self.rows)
     }
 
     /// Adds a row behind the others.
     pub(crate) fn push(&mut self, row: NodeRow) {
-        self.0.push(row);
+        self.changed.notify_one();
+        self.rows.push(row);
     }
 
     /// A node has no machine now.
@@ -58,6 +71,7 @@ impl NodeRows {
 
     /// Keeps the rows of the first nodes.
     pub(crate) fn truncate(&mut self, rows: u32) {
-        self.0.truncate(rows as usize);
+        self.changed.notify_one();
+        self.rows.truncate(rows as usize);
     }
 }

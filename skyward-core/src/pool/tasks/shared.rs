@@ -32,9 +32,10 @@ use crate::pool::fleet::Verdict;
 use crate::pool::fleet::account::Account;
 use crate::pool::foreign::foreign;
 use crate::pool::metrics::Metrics;
-use crate::pool::mover::Movers;
+use crate::pool::mover::{Movers, News};
 use crate::provider::{Machine, clock};
 use crate::spec::{Limits, Secrets};
+use crate::storage::Storage;
 use crate::worker::link::Sender;
 use crate::worker::message::Signal;
 
@@ -74,6 +75,15 @@ pub(crate) struct Shared {
     pub(super) waiters: Waiters,
     /// The connections to the movers of nodes.
     pub(super) movers: Movers,
+    /// Where checkpoints are stored, if the pool has a storage.
+    pub(crate) stored: Option<Stored>,
+}
+
+/// Where checkpoints are stored.
+pub(crate) struct Stored {
+    pub(crate) storage: Storage,
+    /// Where the news of movers go.
+    pub(crate) news: mpsc::UnboundedSender<News>,
 }
 
 /// The settings with which a pool starts.
@@ -88,12 +98,24 @@ pub(crate) struct Settings {
     pub(crate) metrics: Metrics,
     pub(crate) account: Arc<Mutex<Account>>,
     pub(crate) events: Arc<EventBuffer>,
+    pub(crate) stored: Option<Stored>,
 }
 
 impl Shared {
     pub(crate) fn new(pool: PoolId, settings: Settings, commands: mpsc::UnboundedSender<Command>) -> Arc<Self> {
-        let Settings { limits, is_mixed, defaults, secrets, requirements, imports, trace, metrics, account, events } =
-            settings;
+        let Settings {
+            limits,
+            is_mixed,
+            defaults,
+            secrets,
+            requirements,
+            imports,
+            trace,
+            metrics,
+            account,
+            events,
+            stored,
+        } = settings;
         Arc::new(Self {
             pool,
             state: Mutex::new(State::new(limits)),
@@ -117,6 +139,7 @@ impl Shared {
             background: Notify::new(),
             waiters: Waiters::default(),
             movers: Movers::default(),
+            stored,
         })
     }
 

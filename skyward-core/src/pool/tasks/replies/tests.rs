@@ -38,6 +38,7 @@ pub(crate) fn pool() -> Arc<Shared> {
         metrics,
         account: Arc::default(),
         events: Arc::default(),
+        stored: None,
     };
     let shared = Shared::new(PoolId::random(), settings, commands);
     shared.act(|state, now| {
