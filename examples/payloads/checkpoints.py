@@ -4,27 +4,18 @@
 # ///
 """Trains a small network on scikit-learn's digits, and goes on from its last checkpoint.
 
-Images come from a `DataLoader` with two processes. The script runs outside a pool as well.
+Images come from a `DataLoader` with two processes. The script runs outside a pool as well: then
+its checkpoints are in the folder `checkpoints`.
 """
 
 import os
-from pathlib import Path
 from typing import Any
 
+import skyward as sky
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-
-CHECKPOINT = Path("checkpoints/last.pt")
-
-
-def save(state: dict[str, Any]) -> None:
-    """Write the checkpoint whole: a crash in between leaves the one before."""
-    CHECKPOINT.parent.mkdir(exist_ok=True)
-    new = CHECKPOINT.with_suffix(".new")
-    torch.save(state, new)
-    new.replace(CHECKPOINT)
 
 
 def train(epochs: int, crash_after: int = 0) -> dict[str, Any]:
@@ -45,29 +36,34 @@ def train(epochs: int, crash_after: int = 0) -> dict[str, Any]:
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     loss: list[float] = []
-    if CHECKPOINT.exists():
-        state = torch.load(CHECKPOINT)
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        loss = state["loss"]
-    first_epoch = len(loss)
-    for epoch in range(first_epoch, epochs):
-        # The order of each epoch is the same in every try.
-        order = torch.Generator().manual_seed(epoch)
-        data = TensorDataset(images[:1500], labels[:1500])
-        loader = DataLoader(data, batch_size=100, shuffle=True, generator=order, num_workers=2)
-        total = 0.0
-        for x, y in loader:
-            optimizer.zero_grad()
-            found = nn.functional.cross_entropy(model(x), y)
-            found.backward()
-            optimizer.step()
-            total += found.item() * len(y)
-        loss.append(total / 1500)
-        save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "loss": loss})
-        print(f"epoch {epoch}: loss {loss[-1]:.4f}")
-        if first_epoch == 0 and epoch + 1 == crash_after:
-            os._exit(1)
+    with sky.checkpoints("digits") as ckpt:
+        start = ckpt.latest()
+        if start is not None:
+            state = torch.load(start.path / "state.pt")
+            model.load_state_dict(state["model"])
+            optimizer.load_state_dict(state["optimizer"])
+            loss = state["loss"]
+        first_epoch = len(loss)
+        for epoch in range(first_epoch, epochs):
+            # The order of each epoch is the same in every try.
+            order = torch.Generator().manual_seed(epoch)
+            data = TensorDataset(images[:1500], labels[:1500])
+            loader = DataLoader(data, batch_size=100, shuffle=True, generator=order, num_workers=2)
+            total = 0.0
+            for x, y in loader:
+                optimizer.zero_grad()
+                found = nn.functional.cross_entropy(model(x), y)
+                found.backward()
+                optimizer.step()
+                total += found.item() * len(y)
+            loss.append(total / 1500)
+            with ckpt.save(epoch, meta={"loss": loss[-1]}) as folder:
+                state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "loss": loss}
+                torch.save(state, folder / "state.pt")
+            print(f"epoch {epoch}: loss {loss[-1]:.4f}")
+            if first_epoch == 0 and epoch + 1 == crash_after:
+                ckpt.wait()
+                os._exit(1)
     with torch.no_grad():
         accuracy = (model(images[1500:]).argmax(1) == labels[1500:]).float().mean().item()
     return {"first_epoch": first_epoch, "loss": loss, "accuracy": accuracy}

@@ -54,9 +54,10 @@ impl Plan {
     pub(crate) fn draw(place: Place, seed: u64, round: u64) -> Self {
         let mut random = SmallRng::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ round);
         let script = Script {
-            // Both are set when the machines of the round are known.
+            // These are set when the machines of the round are known.
             provider: Provider::Local,
             executions: String::new(),
+            storage: String::new(),
             seed: random.random(),
             nodes: random.random_range(place.nodes()),
             workers_per_node: random.random_range(1..=2),

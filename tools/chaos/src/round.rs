@@ -114,7 +114,12 @@ impl<'a> Round<'a> {
         fs::create_dir_all(folder.join("state"))?;
         let mark = format!("{}.{round}", process::id());
         let machines = game.ground.machines(&folder, &mark)?;
-        let script = Script { provider: machines.provider(), executions: machines.executions(), ..plan.script.clone() };
+        let script = Script {
+            provider: machines.provider(),
+            executions: machines.executions(),
+            storage: folder.join("storage").to_string_lossy().into_owned(),
+            ..plan.script.clone()
+        };
         let mut client = command(game.client, &folder, &mark, machines.as_ref())
             .args([CLIENT, "play", &serde_json::to_string(&script)?])
             // Ctrl-C reaches this program alone, which then ends its clients.

@@ -35,6 +35,8 @@ pub(crate) struct Script {
     /// and each execution of a call that a payload has made the line
     /// `+ <execution of its caller> <index there>`.
     pub(crate) executions: String,
+    /// The folder on the client's host where the checkpoints of trainings are kept.
+    pub(crate) storage: String,
 }
 
 /// Where a client gets its machines.

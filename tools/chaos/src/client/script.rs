@@ -11,6 +11,7 @@ use futures_util::StreamExt;
 use futures_util::future::{join_all, try_join_all};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use skyward::checkpoint::Checkpoints;
 use skyward::compute::{Artifact, PendingCompute};
 use skyward::compute::{ComputePool, ComputePoolExt};
 use skyward::error::{Error, ErrorKind};
@@ -19,6 +20,7 @@ use skyward::plugin::{Hook, HookKind, Plugin};
 use skyward::pool::Pool;
 use skyward::provider::Market;
 use skyward::spec::{ClusterInfo, Limits};
+use skyward::storage::Storage;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
@@ -48,6 +50,7 @@ pub(crate) async fn play(script: &str) -> Result<()> {
     // Only spot machines are preempted.
     let is_spot = matches!(script.provider, Provider::Aws { .. });
     let builder = if is_spot { builder.market(Market::Spot) } else { builder };
+    let builder = builder.storage(Storage::folder(&script.storage));
     let builder = if script.joined { builder.plugin(Sockets { hangs: script.hangs }) } else { builder };
     let mut retries = None;
     let ended = builder
@@ -119,7 +122,9 @@ impl Caller {
                 65..80 => self.each_rank().await,
                 80..90 => self.tree().await,
                 90..94 => self.dropped().await,
-                94..97 => self.artifact().await,
+                94..96 => self.artifact().await,
+                96..98 if self.script.joined => self.train_together().await,
+                96..98 => self.train().await,
                 _ => self.litter().await,
             }
             if self.pool.refuses() {
@@ -198,6 +203,45 @@ impl Caller {
         let saved = saved.map(|saved| saved.map(|()| is_whole(&target, number, size, files)));
         let _ = if files == 0 { std::fs::remove_file(&target) } else { std::fs::remove_dir_all(&target) };
         answer(number, 0, saved, |whole| *whole);
+    }
+
+    /// A training, which goes on from its last checkpoint whatever ends its workers.
+    async fn train(&mut self) {
+        let (number, call) = self.call::<(u64, u64)>("train");
+        let (steps, every) = (self.random.random_range(1..60_u64), self.random.random_range(1..10_u64));
+        let call = call.arg("steps", steps).arg("every", every).arg("millis", self.random.random_range(0..20_u64));
+        let retry = RetryPolicy::times(2);
+        let call = self.limited(call.into()).retry(retry).timeout(LONG_TASK);
+        let outcome = within(&self.pool, call.run(&self.pool)).await;
+        let is_kept = match &outcome {
+            Some(Ok(_)) => self.is_kept(number, steps).await,
+            _ => true,
+        };
+        answer(number, 0, outcome, |value| is_kept && *value == (number, trained(steps)));
+    }
+
+    /// A training of all ranks of a world.
+    async fn train_together(&mut self) {
+        let ranks = self.script.nodes * self.script.workers_per_node;
+        let (number, call) = self.call::<(u64, u32, u64)>("train_together");
+        let steps = self.random.random_range(1..60_u64);
+        let call = call.arg("steps", steps).arg("millis", self.random.random_range(0..20_u64));
+        let call = self.limited(call.into()).retry(RetryPolicy::times(2)).timeout(LONG_TASK);
+        let fits = |rank, value: &(u64, u32, u64)| *value == (number, rank, trained(steps));
+        self.broadcast(number, call, ranks, fits).await;
+    }
+
+    /// Whether the storage has the last step of a training, whole.
+    async fn is_kept(&self, number: u64, steps: u64) -> bool {
+        let Ok(kept) = Checkpoints::open(&Storage::folder(&self.script.storage), &format!("call-{number}")) else {
+            return false;
+        };
+        let Ok(Some(latest)) = kept.latest().await else { return false };
+        let target = std::env::temp_dir().join(format!("checkpoint-{}-{number}", std::process::id()));
+        let is_saved = latest.save_to(&target).await.is_ok();
+        let content = std::fs::read(target.join("0")).unwrap_or_default();
+        let _ = std::fs::remove_dir_all(&target);
+        is_saved && latest.step() == steps as i64 && content.starts_with(&trained(steps).to_le_bytes())
     }
 
     async fn stream(&mut self) {
@@ -338,6 +382,11 @@ impl Caller {
         let call = Payload::python("tasks.py", include_str!("tasks.py"), entry);
         (number, call.arg("call", number).arg("log", self.script.executions.clone()))
     }
+}
+
+/// The state of a training after so many steps.
+fn trained(steps: u64) -> u64 {
+    (1..=steps).fold(1, |state, step| (state * 31 + step) % 1_000_003)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

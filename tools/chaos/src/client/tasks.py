@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import ctypes
 import os
+import pathlib
 import subprocess
 import time
 from collections.abc import Iterator
@@ -103,6 +104,68 @@ def artifact(call: int, log: str, size: int, files: int) -> sky.Artifact:
         with open(f"{folder}/{number}", "wb") as file:
             file.write(content)
     return sky.artifact(folder, move=True)
+
+
+def train(call: int, log: str, steps: int, every: int, millis: int) -> tuple[int, int]:
+    """Train from the last checkpoint on; the state, which each step changes."""
+    ran(call, log)
+    state = 1
+    with sky.checkpoints(f"call-{call}", keep=2) as ckpt:
+        start = ckpt.latest()
+        if start is not None:
+            state = restored(start, "0")
+        for step in range(start.step + 1 if start else 1, steps + 1):
+            state = (state * 31 + step) % 1000003
+            time.sleep(millis / 1000)
+            if ckpt.due(step, every=every) or step == steps:
+                with ckpt.save(step, meta={"state": state}) as folder:
+                    keep(folder, "0", state)
+    return call, state
+
+
+def train_together(call: int, log: str, steps: int, millis: int) -> tuple[int, int, int]:
+    """Train on all ranks in lockstep; they agree on the steps at which they save."""
+    rank = ran(call, log)
+    import builtins
+
+    world = builtins.chaos_world  # type: ignore[attr-defined]
+    ranks = sky.instance_info().total_workers
+    state = 1
+    with sky.checkpoints(f"call-{call}", keep=2) as ckpt:
+        start = ckpt.latest()
+        if start is not None:
+            state = restored(start, str(rank))
+            if {path.name for path in start.path.iterdir()} != {str(each) for each in range(ranks)}:
+                raise AssertionError("the checkpoint has not the files of all ranks")
+        for step in range(start.step + 1 if start else 1, steps + 1):
+            # Each rank knows that all others are at the same step, and in the same state.
+            if world.add_up(call << 16 | step, state) != state * ranks:
+                raise AssertionError(f"the ranks are in different states at step {step}")
+            state = (state * 31 + step) % 1000003
+            time.sleep(millis / 1000)
+            if ckpt.due(step, seconds=0.05) or step == steps:
+                with ckpt.save(step, meta={"state": state}) as folder:
+                    keep(folder, str(rank), state)
+    return call, rank, state
+
+
+def keep(folder: pathlib.Path, name: str, state: int) -> None:
+    """Write the state at the beginning and at the end of a file, so that a torn one shows."""
+    with open(folder / name, "wb") as file:
+        for _ in range(state % 5 * 1000 + 2):
+            file.write(state.to_bytes(8, "little"))
+
+
+def restored(start: sky.Checkpoint, name: str) -> int:
+    """Return the state of a checkpoint, which must be whole."""
+    state = int(start.meta["state"])
+    expected = 1
+    for step in range(1, start.step + 1):
+        expected = (expected * 31 + step) % 1000003
+    content = (start.path / name).read_bytes()
+    if state != expected or content != state.to_bytes(8, "little") * (state % 5 * 1000 + 2):
+        raise AssertionError(f"the checkpoint of step {start.step} is torn")
+    return state
 
 
 def litter(call: int, log: str) -> tuple[int, int]:
