@@ -13,6 +13,7 @@ use super::attempt::{Channel, Saved};
 use super::messages::{FromPayload, Record};
 use super::name::{Heard, Name};
 use super::post::Post;
+use super::room::Room;
 use super::timing::{ATTEND_PAUSE, REACH_PAUSE, RELEASE};
 use crate::ids::{MachineId, NodeIndex};
 use crate::pool::mover::{Line, News};
@@ -34,6 +35,7 @@ pub(crate) struct Desk {
     names: HashMap<String, mpsc::UnboundedSender<Heard>>,
     /// The tasks of the names.
     tasks: JoinSet<()>,
+    room: Room,
     /// The name that each rank uses, and its connection, by the id of the use.
     opens: HashMap<String, (String, Channel)>,
     /// The number of the last message from each connection.
@@ -81,6 +83,7 @@ impl Desk {
             attendants: JoinSet::new(),
             names: HashMap::new(),
             tasks: JoinSet::new(),
+            room: Room::new(),
             opens: HashMap::new(),
             heard: HashMap::new(),
             closed: VecDeque::new(),
@@ -214,7 +217,7 @@ impl Desk {
         };
         let task = self.names.entry(name).or_insert_with_key(|name| {
             let (task, inbox) = mpsc::unbounded_channel();
-            self.tasks.spawn(Name::new(&self.shared, &self.storage, name.clone(), inbox).run());
+            self.tasks.spawn(Name::new(&self.shared, &self.storage, &self.room, name.clone(), inbox).run());
             task
         });
         let _ = task.send(heard);

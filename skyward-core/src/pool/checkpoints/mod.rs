@@ -12,5 +12,6 @@ mod messages;
 mod name;
 mod post;
 mod restore;
+mod room;
 mod timing;
 mod upload;

@@ -15,6 +15,7 @@ use super::attempt::{Attempt, Channel, Joined, Saved, Saves};
 use super::messages::{Failure, Opening, ToPayload};
 use super::post::Post;
 use super::restore::{Start, begin, restore};
+use super::room::Room;
 use super::timing::{ASK_PAUSE, IDLE, LAST_SAVES, LOOK, PREDECESSOR, RELEASE, RENEW_PAUSE};
 use super::upload::{Upload, upload};
 use crate::checkpoint::{Claim, Commit, Skipped};
@@ -71,6 +72,7 @@ enum Done {
 pub(super) struct Name {
     shared: Arc<Shared>,
     storage: Storage,
+    room: Room,
     name: String,
     inbox: mpsc::UnboundedReceiver<Heard>,
     post: Post,
@@ -108,12 +110,14 @@ impl Name {
     pub(super) fn new(
         shared: &Arc<Shared>,
         storage: &Storage,
+        room: &Room,
         name: String,
         inbox: mpsc::UnboundedReceiver<Heard>,
     ) -> Self {
         Self {
             shared: Arc::clone(shared),
             storage: storage.clone(),
+            room: room.clone(),
             name,
             inbox,
             post: Post(Arc::clone(shared)),
@@ -191,8 +195,9 @@ impl Name {
                 self.restored.remove(&machine);
                 let mut lost = Vec::new();
                 self.end_ranks(|attempt| {
+                    let before = attempt.living().count();
                     lost = attempt.on_machine_gone(&machine);
-                    true
+                    attempt.living().count() < before
                 });
                 for step in lost {
                     self.emit_dropped(step, "a machine was lost before its save was committed");
@@ -327,7 +332,10 @@ impl Name {
         let begins = start.commit.as_ref().map(|commit| commit.save().clone()).filter(|_| !is_begun);
         let under_way = Upload::new(&self.name, attempt.key(), attempt.keep(), step, saves).sparing(begins);
         let (shared, claim, job) = (Arc::clone(&self.shared), Arc::clone(claim), under_way.clone());
-        self.jobs.push(Box::pin(async move { Done::Uploaded { step, committed: upload(&shared, &claim, job).await } }));
+        let room = self.room.clone();
+        self.jobs.push(Box::pin(async move {
+            Done::Uploaded { step, committed: upload(&shared, &room, &claim, job).await }
+        }));
         self.uploading = Some((step, under_way));
         self.give_up(dropped, REPLACED);
     }
@@ -523,7 +531,9 @@ impl Name {
             folders.insert(folder);
         }
         let (shared, start, open) = (Arc::clone(&self.shared), start.clone(), id.to_owned());
+        let room = self.room.clone();
         self.jobs.push(Box::pin(async move {
+            let _room = room.to_restore().await;
             let answer = restore(&shared, &start, &at, own, n).await;
             Done::Restored { open, answer }
         }));

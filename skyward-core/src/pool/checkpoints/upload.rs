@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::sleep;
 
 use super::attempt::{Saved, Saves};
+use super::room::Room;
 use super::timing::{FIRST_SAVE_PAUSE, LONGEST_SAVE_PAUSE};
 use crate::checkpoint::{Claim, Commit, Draft, LARGEST_PART, PartInfo, RankFiles, SaveId};
 use crate::error::{Error, ErrorKind, Result};
@@ -79,10 +80,10 @@ impl Upload {
 /// - [`ErrorKind::NodeLost`] if a machine is gone with its save.
 /// - [`ErrorKind::Cancelled`] if the save was given up.
 /// - As [`Claim::commit`].
-pub(super) async fn upload(shared: &Arc<Shared>, claim: &Claim, upload: Upload) -> Result<Commit> {
+pub(super) async fn upload(shared: &Arc<Shared>, room: &Room, claim: &Claim, upload: Upload) -> Result<Commit> {
     let mut pause = FIRST_SAVE_PAUSE;
     loop {
-        let error = match once(shared, claim, &upload).await {
+        let error = match once(shared, room, claim, &upload).await {
             Err(error) if error.is_temporary() && error.kind() == ErrorKind::Storage => error,
             Err(error) => {
                 let _ = claim.discard(&upload.save).await;
@@ -102,9 +103,9 @@ pub(super) async fn upload(shared: &Arc<Shared>, claim: &Claim, upload: Upload) 
     }
 }
 
-async fn once(shared: &Arc<Shared>, claim: &Claim, upload: &Upload) -> Result<Commit> {
+async fn once(shared: &Arc<Shared>, room: &Room, claim: &Claim, upload: &Upload) -> Result<Commit> {
     let ranks = stream::iter(upload.saves.values().cloned())
-        .map(|saved| store(shared, claim, upload, saved))
+        .map(|saved| store(shared, room, claim, upload, saved))
         .buffered(AT_A_TIME)
         .try_collect::<Vec<RankFiles>>()
         .await?;
@@ -123,7 +124,8 @@ async fn once(shared: &Arc<Shared>, claim: &Claim, upload: &Upload) -> Result<Co
 }
 
 /// Stores the files of one rank, one after the other, in parts.
-async fn store(shared: &Arc<Shared>, claim: &Claim, upload: &Upload, saved: Saved) -> Result<RankFiles> {
+async fn store(shared: &Arc<Shared>, room: &Room, claim: &Claim, upload: &Upload, saved: Saved) -> Result<RankFiles> {
+    let _room = room.to_store().await;
     let Saved { node, machine, path, rank, .. } = saved;
     let (base, files) = (NodePath::new(path), MachineFiles { shared: Arc::clone(shared), machine });
     let listed = of_entries(files.entries(node, &base).await?)?;
@@ -226,5 +228,5 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
         .map_err(|error| Error::new(ErrorKind::Io, "the digest of a save could not be computed").with_source(error))
 }
 
-/// How many ranks are stored at a time. Each holds one part in memory.
+/// How many ranks of one save are stored at a time, as far as there is room.
 const AT_A_TIME: usize = 2;
