@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// let path = ObjectPath::new("runs/a")?.join("weights-1.pt")?;
 /// assert_eq!(path.as_str(), "runs/a/weights-1.pt");
 /// assert!(ObjectPath::new("runs/../a").is_err());
-/// # skyward::Result::Ok(())
+/// # Ok::<(), skyward::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectPath(String);

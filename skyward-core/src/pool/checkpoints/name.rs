@@ -100,8 +100,8 @@ pub(super) struct Name {
     failed: Option<Error>,
     /// When the last saves of the try are given up.
     seal_at: Option<Instant>,
-    /// How much of the last save had arrived when that was set.
-    last_arrived: Option<u64>,
+    /// How far the last save was when that was set.
+    last_progress: Option<u64>,
     /// The ranks of later tries, and since when they wait.
     waiting: Vec<(Opening, Channel, Instant)>,
 }
@@ -135,7 +135,7 @@ impl Name {
             uploading: None,
             failed: None,
             seal_at: None,
-            last_arrived: None,
+            last_progress: None,
             waiting: Vec::new(),
         }
     }
@@ -394,10 +394,10 @@ impl Name {
             return;
         }
         let now = Instant::now();
-        // A save that goes on arriving may take its time.
-        let arrived = self.uploading.as_ref().map_or(0, |(_, upload)| upload.arrived());
-        if self.last_arrived != Some(arrived) {
-            (self.last_arrived, self.seal_at) = (Some(arrived), Some(now + LAST_SAVES));
+        // A save that goes on may take its time.
+        let progress = self.uploading.as_ref().map_or(0, |(_, upload)| upload.progress());
+        if self.last_progress != Some(progress) {
+            (self.last_progress, self.seal_at) = (Some(progress), Some(now + LAST_SAVES));
         }
         let is_late = self.seal_at.is_some_and(|at| now >= at);
         if let Some((_, upload)) = &self.uploading {
@@ -410,7 +410,7 @@ impl Name {
         if attempt.complete().is_some() && self.failed.is_none() && self.start.is_some() && !is_late {
             return;
         }
-        (self.seal_at, self.last_arrived) = (None, None);
+        (self.seal_at, self.last_progress) = (None, None);
         let rest = attempt.seal();
         self.give_up(rest, "its try ended before all ranks had saved it");
     }

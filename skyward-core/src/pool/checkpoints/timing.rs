@@ -21,7 +21,7 @@ pub(super) const IDLE: Duration = Duration::from_secs(30);
 pub(super) const RESTORE_PAUSE: Duration = Duration::from_millis(500);
 /// How long a try waits for the try before it to end.
 pub(super) const PREDECESSOR: Duration = Duration::from_secs(60);
-/// How long complete saves of a try that has ended may take until they are committed.
+/// How long the last saves of a try that has ended may make no progress until they are given up.
 pub(super) const LAST_SAVES: Duration = Duration::from_secs(60);
 /// How often something that waits for another process is looked at.
 pub(super) const LOOK: Duration = Duration::from_millis(200);

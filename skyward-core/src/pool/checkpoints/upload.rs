@@ -31,8 +31,8 @@ pub(super) struct Upload {
     /// The same for each repetition: what has arrived stays.
     save: SaveId,
     is_given_up: Arc<AtomicBool>,
-    /// The parts that are stored, by rank and number.
-    stored: Arc<Mutex<BTreeMap<(u32, usize), PartInfo>>>,
+    /// The parts that were sent, by rank and number.
+    sent: Arc<Mutex<BTreeMap<(u32, usize), PartInfo>>>,
     /// A save that stays whatever `keep` says.
     spared: Option<SaveId>,
 }
@@ -40,7 +40,7 @@ pub(super) struct Upload {
 impl Upload {
     pub(super) fn new(name: &str, key: &str, keep: Option<u32>, step: i64, saves: Saves) -> Self {
         let (name, key, save) = (name.to_owned(), key.to_owned(), SaveId::random());
-        Self { name, key, keep, step, saves, save, is_given_up: Arc::default(), stored: Arc::default(), spared: None }
+        Self { name, key, keep, step, saves, save, is_given_up: Arc::default(), sent: Arc::default(), spared: None }
     }
 
     /// With a save that stays whatever `keep` says.
@@ -48,13 +48,13 @@ impl Upload {
         Self { spared, ..self }
     }
 
-    /// How many parts have arrived.
-    pub(super) fn arrived(&self) -> u64 {
-        self.stored().len() as u64
+    /// How many parts were sent.
+    pub(super) fn progress(&self) -> u64 {
+        self.sent().len() as u64
     }
 
-    fn stored(&self) -> MutexGuard<'_, BTreeMap<(u32, usize), PartInfo>> {
-        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sent(&self) -> MutexGuard<'_, BTreeMap<(u32, usize), PartInfo>> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does not begin the commit, if it has not begun.
@@ -165,15 +165,12 @@ async fn store(shared: &Arc<Shared>, room: &Room, claim: &Claim, upload: &Upload
 async fn put(claim: &Claim, upload: &Upload, rank: u32, number: usize, bytes: Bytes) -> Result<PartInfo> {
     let hashing = bytes.clone();
     let info = blocking(move || PartInfo::of(&hashing)).await?;
-    let known = upload.stored().get(&(rank, number)).cloned();
-    match known {
-        Some(known) if known == info => return Ok(info),
-        // The id of the save has other bytes already.
-        Some(_) => return Err(changed(format!("what rank {rank} has saved at step {} changes", upload.step))),
-        None => {}
+    let is_same = *upload.sent().entry((rank, number)).or_insert_with(|| info.clone()) == info;
+    if !is_same {
+        // The storage may have the other bytes under the id of the save.
+        return Err(changed(format!("what rank {rank} has saved at step {} changes", upload.step)));
     }
     claim.put_part(&upload.save, rank, number as u32, &bytes).await?;
-    upload.stored().insert((rank, number), info.clone());
     Ok(info)
 }
 
