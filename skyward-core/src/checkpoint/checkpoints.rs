@@ -162,7 +162,7 @@ impl Checkpoints {
     async fn claim(&self, what: &str) -> Result<Claim> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let owner = Owner { pool: format!("of `{what}` in process {}", std::process::id()), host };
-        Claim::take(&self.0.storage, self.name(), owner, false).await
+        Claim::take(&self.0.storage, self.name(), owner).await
     }
 }
 

@@ -65,7 +65,7 @@ impl Claim {
     /// # Errors
     ///
     /// - [`ErrorKind::InUse`](crate::ErrorKind::InUse), temporary: another pool has held the name within
-    ///   the last minute, and `take_over` is false.
+    ///   the last minute.
     /// - [`ErrorKind::Superseded`](crate::ErrorKind::Superseded): another pool has taken it meanwhile.
     /// - [`ErrorKind::InvalidSpec`](crate::ErrorKind::InvalidSpec): the name is none.
     /// - [`ErrorKind::Storage`](crate::ErrorKind::Storage): the storage fails, or a newer version has
@@ -74,10 +74,12 @@ impl Claim {
     /// # Cancel safety
     ///
     /// The name may be taken, and then others get it after a minute.
-    pub(crate) async fn take(storage: &Storage, name: &str, owner: Owner, take_over: bool) -> Result<Self> {
-        Self::take_as(storage, name, owner, take_over, random()).await
+    pub(crate) async fn take(storage: &Storage, name: &str, owner: Owner) -> Result<Self> {
+        Self::take_as(storage, name, owner, false, random()).await
     }
 
+    /// As [`take`](Self::take), with an id. With `take_over`, which only tests use, also from a pool that
+    /// uses the name now, as happens to one that was suspended.
     pub(super) async fn take_as(
         storage: &Storage,
         name: &str,

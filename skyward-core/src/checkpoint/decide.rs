@@ -52,8 +52,8 @@ pub(super) fn unnamed<'b>(saves: BTreeSet<SaveId>, commits: impl IntoIterator<It
     left
 }
 
-/// The commits that are to be removed so that the newest `keep` whole ones stay: all that are older,
-/// also torn ones. The newest object always stays.
+/// The commits that are older than the newest `keep` whole ones, torn ones among them. None if there are
+/// fewer whole ones; the newest object never expires.
 pub(super) fn expired(commits: &[(u64, bool)], keep: u32) -> Vec<u64> {
     let whole = commits.iter().rev().filter(|(_, is_whole)| *is_whole);
     let Some((oldest, _)) = whole.take(keep.max(1) as usize).last() else { return Vec::new() };

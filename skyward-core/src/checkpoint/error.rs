@@ -10,10 +10,9 @@ use crate::storage::refused;
 pub(super) fn in_use(name: &str, owner: &Owner, left: Duration) -> Error {
     let message = format!("the checkpoints `{name}` are in use by the pool {} on {}", owner.pool, owner.host);
     let seconds = left.as_secs() + 1;
-    Error::new(ErrorKind::InUse, message).temporary().with_hint(format!(
-        "end that pool, or use another name; if it has died, its hold ends in {seconds} s; a pool with `.take_over()` \
-         takes the name at once, and the other pool saves nothing more"
-    ))
+    Error::new(ErrorKind::InUse, message)
+        .temporary()
+        .with_hint(format!("end that pool, or use another name; if it has died, its hold ends in {seconds} s"))
 }
 
 /// Another pool has taken the name.

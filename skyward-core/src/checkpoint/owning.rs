@@ -70,7 +70,7 @@ async fn age(store: &Store, claim: &str, modified: std::time::SystemTime) -> Res
 }
 
 impl Claim {
-    /// Renews the hold, so that no other pool gets the name without `take_over`. Call it each 20 s.
+    /// Renews the hold, so that no other pool gets the name. Call it each 20 s.
     ///
     /// # Errors
     ///

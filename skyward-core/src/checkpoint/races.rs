@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::layout::Layout;
+use super::layout::{Layout, random};
 use super::manifest::{Manifest, Saved};
 use super::tests::{draft, parts_of};
 use super::*;
@@ -82,7 +82,7 @@ fn other(objects: &FakeStorage, sequence: u64, draft: Option<&Draft>) {
 
 async fn take(objects: &Interrupted) -> Result<Claim> {
     let owner = Owner { pool: "one".into(), host: "a host".into() };
-    Claim::take(&Storage::of(objects.clone()), "run", owner, true).await
+    Claim::take_as(&Storage::of(objects.clone()), "run", owner, true, random()).await
 }
 
 async fn commit(claim: &Claim, step: i64, keep: Option<u32>) -> Commit {

@@ -271,7 +271,7 @@ impl World {
         sleep(Duration::from_secs(300)).await;
         let storage = Storage::of(self.objects.clone().losing_replies(0).failing(0).slow(Duration::ZERO));
         let owner = Owner { pool: "last".to_owned(), host: "sim".to_owned() };
-        let claim = Claim::take(&storage, "run", owner, false).await.unwrap();
+        let claim = Claim::take(&storage, "run", owner).await.unwrap();
         let latest = claim.latest().await;
         let all = claim.store.all().await.unwrap();
         claim.release().await.unwrap();

@@ -4,6 +4,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::sleep;
 
+use super::layout::random;
 use super::sim::bytes;
 use super::*;
 use crate::ErrorKind;
@@ -51,7 +52,7 @@ fn owner(pool: &str) -> Owner {
 }
 
 async fn take(objects: &FakeStorage, pool: &str) -> crate::Result<Claim> {
-    Claim::take(&Storage::of(objects.clone()), "run", owner(pool), false).await
+    Claim::take(&Storage::of(objects.clone()), "run", owner(pool)).await
 }
 
 async fn upload(claim: &Claim, draft: &Draft) {
@@ -109,7 +110,11 @@ async fn a_name_in_use_is_refused_until_its_owner_is_silent_or_gives_it_back() {
     sleep(Duration::from_secs(50)).await;
     let error = take(&objects, "two").await.unwrap_err();
     assert!(error.kind() == ErrorKind::InUse && error.is_temporary(), "{error:?}");
-    assert!(error.message().contains("one on a host") && error.hint().unwrap().contains("take_over"), "{error:?}");
+    assert!(
+        error.message().contains("one on a host")
+            && error.hint().unwrap().contains("end that pool, or use another name"),
+        "{error:?}"
+    );
     assert!(error.hint().unwrap().contains("11 s"), "{error:?}");
     assert_eq!(checkpoints(&objects).remove().await.unwrap_err().kind(), ErrorKind::InUse);
     assert_eq!(objects.objects().len(), 2, "the claim and the owner: {:?}", objects.objects());
@@ -130,12 +135,12 @@ async fn a_pool_that_lost_its_name_commits_nothing_more() {
     let first = take(&objects, "one").await.unwrap();
     commit(&first, 1, Some(1)).await.unwrap();
     let storage = Storage::of(objects.clone());
-    let second = Claim::take(&storage, "run", owner("two"), true).await.unwrap();
+    let second = Claim::take_as(&storage, "run", owner("two"), true, random()).await.unwrap();
     // Also when the number that it would use is free again.
     for step in 10..13 {
         commit(&second, step, Some(1)).await.unwrap();
     }
-    let third = Claim::take(&storage, "run", owner("three"), true).await.unwrap();
+    let third = Claim::take_as(&storage, "run", owner("three"), true, random()).await.unwrap();
     let error = commit(&first, 2, Some(1)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Superseded);
     assert!(error.message().contains("three on a host"), "{error:?}");

@@ -72,7 +72,7 @@ pub(super) async fn begin(
             break claim;
         }
         let owner = Owner { pool: shared.pool.to_string(), host: client::host_name() };
-        match Claim::take(&storage, &name, owner, false).await {
+        match Claim::take(&storage, &name, owner).await {
             // A pool that has ended without a word holds its names for a while.
             Err(error) if error.kind() == ErrorKind::InUse && Instant::now() < until => sleep(OWNER_PAUSE).await,
             taken => break Arc::new(taken?),
@@ -99,7 +99,8 @@ pub(super) async fn restore(
     loop {
         tries += 1;
         match once(shared, start, at, own, n).await {
-            // A mover that ends takes along what it has prepared, and a storage may fail for a while.
+            // Another mover knows nothing of the folder that the first one has prepared, and a storage may
+            // fail for a while.
             Err(error) if error.is_temporary() && tries < TRIES => {
                 tracing::debug!(node = at.node.0, %error, "a checkpoint is not restored yet");
                 sleep(RESTORE_PAUSE * tries).await;
