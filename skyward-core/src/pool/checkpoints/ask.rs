@@ -1,9 +1,10 @@
 //! How the ranks of a try agree on a step at which they save.
 //!
-//! Each rank writes the step that it has reached into a file, and then looks there for an ask. Each
-//! mover writes the ask, makes all processors see it, and then reads the step. So a rank that has not
-//! seen the ask has written a step that the mover reads. All ranks save at the largest step plus one,
-//! which none of them has reached: a rank that sees the ask waits until it knows that step.
+//! 1. A rank writes its step into a file, and then looks in the file for an ask.
+//! 2. The mover writes the ask into the file, makes all processors see it, and then reads the step. So
+//!    the rank sees the ask, or the mover reads the step with which the rank goes on.
+//! 3. A rank that sees the ask waits. The target is the largest step plus one, which no rank has reached.
+//! 4. Each rank gets the target, and saves at that step.
 
 use std::collections::BTreeMap;
 

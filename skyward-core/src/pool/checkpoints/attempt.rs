@@ -49,7 +49,7 @@ pub(super) struct Saved {
 /// The saves of one step, by rank.
 pub(super) type Saves = BTreeMap<u32, Saved>;
 
-/// A rank that waits until what it has saved up to a step is committed.
+/// A rank waits for the commit of a step or of a later one.
 #[derive(Debug)]
 struct Wait {
     open: String,

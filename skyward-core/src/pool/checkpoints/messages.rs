@@ -170,6 +170,11 @@ impl Record {
 }
 
 impl ToPayload {
+    /// The answer to a request that cannot be met.
+    pub(super) fn refused(n: u64, error: &Error) -> Self {
+        Self::Refused { n, error: Failure::from(error) }
+    }
+
     /// The message as the worker reads it.
     pub(super) fn body(&self) -> Bytes {
         // A map of texts and numbers can always be encoded.

@@ -14,7 +14,7 @@ use super::room::Room;
 use super::timing::{FIRST_SAVE_PAUSE, LONGEST_SAVE_PAUSE};
 use crate::checkpoint::{Claim, Commit, Draft, LARGEST_PART, PartInfo, RankFiles, SaveId};
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{Check, MOST_ENTRIES, NodeFiles, NodePath, Part, PartKind, Progress, Source, changed, of_entries};
+use crate::files::{Check, NodeFiles, NodePath, Part, PartKind, Progress, Source, changed, of_entries};
 use crate::pool::spawn::spawn_blocking;
 use crate::pool::tasks::files::MachineFiles;
 use crate::pool::tasks::shared::Shared;
@@ -129,12 +129,6 @@ async fn store(shared: &Arc<Shared>, room: &Room, claim: &Claim, upload: &Upload
     let Saved { node, machine, path, rank, .. } = saved;
     let (base, files) = (NodePath::new(path), MachineFiles { shared: Arc::clone(shared), machine });
     let listed = of_entries(files.entries(node, &base).await?)?;
-    if listed.len() > MOST_ENTRIES {
-        return Err(Error::new(
-            ErrorKind::InvalidSpec,
-            format!("rank {rank} has saved more than {MOST_ENTRIES} files"),
-        ));
-    }
     let name = format!("step {} of {}", upload.step, upload.name);
     let source = Arc::new(Source { files: &files, node, name, base, parts: listed.clone() });
     let mut progress = Progress::begin(&source);
