@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+import skyward as sky
 from skyward._core import wire
 from skyward._core.barrier import barrier
 
@@ -168,3 +169,26 @@ def eventually(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.002)
+
+
+def only(*kinds: str) -> Callable[[Message], Message | None]:
+    """Return an answer to these kinds of messages."""
+    return lambda message: {"n": message["n"]} if message["kind"] in kinds else None
+
+
+def save(ckpt: sky.Checkpoints, step: int) -> None:
+    """Save a step, in one file."""
+    with ckpt.save(step) as folder:
+        (folder / "model").write_bytes(b"%d" % step)
+
+
+def later(act: Callable[[], object], condition: Callable[[], object]) -> threading.Thread:
+    """Act on a thread of its own as soon as a condition holds."""
+
+    def run() -> None:
+        eventually(condition)
+        act()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,29 +15,7 @@ import skyward as sky
 from skyward._sky import checkpoint_link
 from skyward._sky.notices import notices
 
-from .checkpoint_mover import FakeMover, Message, eventually
-
-
-def only(*kinds: str) -> Callable[[Message], Message | None]:
-    """Return an answer to these kinds of messages."""
-    return lambda message: {"n": message["n"]} if message["kind"] in kinds else None
-
-
-def save(ckpt: sky.Checkpoints, step: int) -> None:
-    with ckpt.save(step) as folder:
-        (folder / "model").write_bytes(b"%d" % step)
-
-
-def later(act: Callable[[], object], condition: Callable[[], object]) -> threading.Thread:
-    """Act on a thread of its own as soon as a condition holds."""
-
-    def run() -> None:
-        eventually(condition)
-        act()
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    return thread
+from .checkpoint_mover import FakeMover, later, only, save
 
 
 @pytest.fixture

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import select
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,31 +14,8 @@ import skyward as sky
 from skyward._core import wire
 from skyward._sky import checkpoint_link
 
-from .checkpoint_mover import Channel, FakeMover, Message, eventually
+from .checkpoint_mover import Channel, FakeMover, Message, later, only, save
 from .client import DEADLINE
-
-
-def only(*kinds: str) -> Callable[[Message], Message | None]:
-    """Return an answer to these kinds of messages."""
-    return lambda message: {"n": message["n"]} if message["kind"] in kinds else None
-
-
-def save(ckpt: sky.Checkpoints, step: int) -> None:
-    with ckpt.save(step) as folder:
-        (folder / "model").write_bytes(b"%d" % step)
-
-
-def later(act: Callable[[], object], condition: Callable[[], object]) -> threading.Thread:
-    """Act on a thread of its own as soon as a condition holds."""
-
-    def run() -> None:
-        eventually(condition)
-        act()
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    return thread
-
 
 # Connecting
 
