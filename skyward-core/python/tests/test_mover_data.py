@@ -11,12 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from skyward._core import artifacts, wire
+from skyward._core import artifacts, data_folders, wire
 from skyward._mover import data_tree, incoming
 from skyward._mover.files import Refused
 
-from .attending import Here
-from .data_client import MODIFIED, DataClient, Listed, tree_of
+from .attending import Attendant, Here
+from .conftest import Node
+from .data_client import MODIFIED, DataClient, Listed, end, tree_of
+from .mover import ask_for_mover
 
 LARGE = os.urandom(5 << 20)
 
@@ -25,12 +27,6 @@ def digits() -> Listed:
     data = Listed().file(b"a.npy", b"a sample").folder(b"deep").file(b"deep/caf\xe9\n", LARGE)
     data.file(b"deep/empty", b"").folder(b"deep/none").link(b"latest", b"deep/caf\xe9\n")
     return data.file(b"run.sh", b"#!/bin/sh\n", True)
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SKYWARD_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "data"
 
 
 @pytest.fixture
@@ -433,13 +429,25 @@ def test_an_attach_of_the_same_mover_takes_the_fill_over(here: Here, client: Dat
     assert tree_of(second.publish(data)) == data.tree
 
 
-def end(here: Here) -> None:
-    """Give back the locks of a mover of this process, as its end would."""
-    data = here.program._data
-    for fill in data._fills.values():
-        os.close(fill.lock)
-        fill.ended.set()
-    for lock in data._uses.values():
-        os.close(lock)
-    data._fills.clear()
-    data._uses.clear()
+def test_a_payload_reads_what_the_client_brings(cache: Path, node: Node) -> None:
+    client = DataClient(Attendant(ask_for_mover(node.agent)[1]))
+    worker = node.ready(
+        """
+        import skyward as sky
+        def main():
+            files = sorted(sky.data("digits").rglob("*.npy"))
+            return str(sky.data("digits")), [file.read_bytes() for file in sky.shard(files)]
+        """,
+        cluster={"data": ["digits"]},
+    )
+    run = worker.start(1)
+    channel, number, body = client.client.sent()
+    asked = msgspec.msgpack.decode(body)
+    assert (asked["kind"], asked["n"], asked["name"], number) == ("data", 1, "digits", 1)
+    data = digits()
+    path = client.bring(data)
+    answer = {"n": 1, "path": path}
+    client.client.deliver(channel, 1, msgspec.msgpack.encode(answer))
+    assert worker.outcome(run)[1] == [f"{cache}/{data.id}/files", [b"a sample"]]
+    assert client.client.told()[0] == [wire.CLOSED, channel]
+    assert data_folders.take(data_folders.use_lock(str(cache), data.id), False) is None
