@@ -64,7 +64,9 @@ impl Listing {
         }
         let kind = match metadata.file_type() {
             kind if kind.is_dir() => PartKind::Folder,
-            kind if kind.is_symlink() => PartKind::Link(fs::read_link(path).map_err(|error| cannot_read(shown, &error))?),
+            kind if kind.is_symlink() => {
+                PartKind::Link(fs::read_link(path).map_err(|error| cannot_read(shown, &error))?)
+            }
             kind if kind.is_file() => PartKind::File {
                 size: metadata.len(),
                 executable: metadata.permissions().mode() & 0o100 != 0,

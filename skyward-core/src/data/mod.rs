@@ -19,7 +19,7 @@ pub(crate) mod scratch;
 mod source;
 mod tree;
 
-pub(crate) use source::check_name;
-pub use source::Data;
 pub(crate) use packs::Pack;
+pub use source::Data;
+pub(crate) use source::check_name;
 pub(crate) use tree::{Tree, blocking};

@@ -26,7 +26,8 @@ pub(super) fn packs(files: impl Iterator<Item = (u32, u64)>) -> impl Iterator<It
     std::iter::from_fn(move || {
         let mut pack = Pack::default();
         while pack.size < LARGEST_PIECE && pack.spans.len() < MOST_SPANS {
-            let Some((index, offset, size)) = rest.take().or_else(|| files.next().map(|(index, size)| (index, 0, size)))
+            let Some((index, offset, size)) =
+                rest.take().or_else(|| files.next().map(|(index, size)| (index, 0, size)))
             else {
                 break;
             };
