@@ -52,7 +52,7 @@ async fn main() -> skyward::Result<()> {
     let words = write(&folder, files).expect("the folder of temporary files can be written");
     let rounds = async {
         let first = round(&provider, &folder, json).await?;
-        Ok((first, round(&provider, &folder, json).await?))
+        skyward::Result::Ok((first, round(&provider, &folder, json).await?))
     };
     let rounds = rounds.await;
     // Of a failed example nothing is left either.
