@@ -17,6 +17,7 @@ from ._core import artifacts, wire
 from ._core.complaint import complain
 from ._core.descriptors import PAUSE
 from ._mover.connection import Connection
+from ._mover.data_sets import DataSets
 from ._mover.messages import Hello, WorkerHello
 from ._mover.outbox import Outbox
 from ._mover.peer import Gone, Peer
@@ -52,6 +53,7 @@ class Mover:
         self._outbox = Outbox(home)
         self._relay = Relay(self._outbox, channels)
         self._restored = Restored(home)
+        self._data = DataSets(home)
         self._lock = threading.Lock()
         self._open: set[Peer] = set()
         self._clients: set[Peer] = set()
@@ -120,7 +122,7 @@ class Mover:
                 if served is not None:
                     served.answer(message, body)
                 elif isinstance(message, Hello):
-                    served = Connection(peer, self._pool, self._relay, self._restored)
+                    served = Connection(peer, self._pool, self._relay, self._restored, self._data)
                     served.check(message)
                     self._admit_client(peer)
                     served.greet()

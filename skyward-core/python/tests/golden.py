@@ -87,6 +87,7 @@ _MANIFEST = [
 ]
 """What a commit has, with names that are no text."""
 _RESTORED = f"/tmp/n/checkpoints/restored/{_ARTIFACT}".encode()
+_DATA = f"/caf\udce9/skyward/data/{_DIGEST}/files".encode(errors="surrogateescape")
 _RECORD = {
     "name": "run-42",
     "try": "1.7.0",
@@ -225,6 +226,10 @@ def frames() -> list[dict[str, Any]]:
         ("restore", "client_to_mover", [wire.RESTORE, 11, _ARTIFACT], _packed(_MANIFEST)),
         ("write", "client_to_mover", [wire.MOVER_WRITE, 12, _ARTIFACT, b"caf\xe9", 1 << 33], b"a part"),
         ("complete", "client_to_mover", [wire.COMPLETE, 13, _ARTIFACT], b""),
+        ("data_attach", "client_to_mover", [wire.DATA_ATTACH, 14, 1 << 40], _packed(_MANIFEST)),
+        ("data_attach_no_limit", "client_to_mover", [wire.DATA_ATTACH, 15, 0], _packed(_MANIFEST)),
+        ("fill", "client_to_mover", [wire.FILL, 16, _DIGEST, [[1, 0, 3], [70_000, 1 << 33, 3]]], b"a part"),
+        ("publish", "client_to_mover", [wire.PUBLISH, 17, _DIGEST], b""),
         ("hello", "mover_to_client", [wire.MOVER_HELLO, 3, 4244], b""),
         ("entries", "mover_to_client", [wire.ENTRIES, 1, False], _packed(_ENTRIES)),
         ("entries_more", "mover_to_client", [wire.ENTRIES, 2, True], _packed(_ENTRIES[:1])),
@@ -269,7 +274,10 @@ def frames() -> list[dict[str, Any]]:
         ("restored", "mover_to_client", [wire.RESTORED, 11, _RESTORED, False], b""),
         ("busy", "mover_to_client", [wire.MOVER_BUSY, 11], b""),
         ("restored_complete", "mover_to_client", [wire.RESTORED, 13, _RESTORED, True], b""),
+        ("attached", "mover_to_client", [wire.ATTACHED, 14, _DIGEST, _DATA, False], _packed([1, 70_000])),
+        ("attached_complete", "mover_to_client", [wire.ATTACHED, 17, _DIGEST, _DATA, True], _packed([])),
         ("hello", "worker_to_mover", [wire.CHANNEL_ATTACH, 3, _ARTIFACT], b""),
+        ("hello_no_steps", "worker_to_mover", [wire.CHANNEL_ATTACH, 3, ""], b""),
         ("send", "worker_to_mover", [wire.CHANNEL_SEND], _packed({"kind": "wait", "n": 2, "step": 100})),
         ("saved", "worker_to_mover", [wire.CHANNEL_SAVED, _ARTIFACT], b""),
         ("hello", "mover_to_worker", [wire.CHANNEL_HELLO, 3, 4244], b""),

@@ -173,7 +173,7 @@ def test_a_file_that_is_written_during_a_commit_is_refused(
         file.write_bytes(b"12")
         return False
 
-    monkeypatch.setattr(copying, "_share", share)
+    monkeypatch.setattr(copying, "share", share)
     with pytest.raises(RuntimeError, match=f"the file {file} changed while sky.checkpoints copied it"):
         ckpt.commit(1)
     assert fake.saved == []

@@ -292,7 +292,7 @@ def test_a_save_that_cannot_be_removed_is_not_told_again_and_is_removed_later(
     id = make_save(here.home)
     client, worker = here.client(), here.worker()
 
-    def fail(_: str) -> None:
+    def fail(*_: object) -> None:
         raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
 
     with monkeypatch.context() as patched:

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from skyward._core import artifacts, wire
-from skyward._mover import manifest, restored
+from skyward._mover import incoming, manifest
 
 from .attending import Attendant, Here
 from .client import DEADLINE
@@ -394,13 +394,13 @@ def test_a_write_of_the_system_may_be_short(client: Attendant, monkeypatch: pyte
 
 def test_what_was_written_in_order_is_not_read_again(client: Attendant, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[bytes] = []
-    hashed = restored._sha256
+    hashed = incoming.sha256_of
 
     def note(path: bytes, on_work: Callable[[], None]) -> str:
         read.append(path)
         return hashed(path, on_work)
 
-    monkeypatch.setattr(restored, "_sha256", note)
+    monkeypatch.setattr(incoming, "sha256_of", note)
     brought(client)
     assert read == []
     assert client.restore(COMMIT, MANIFEST)[1]
@@ -411,7 +411,7 @@ def test_a_long_check_of_one_commit_delays_no_other(
     here: Here, client: Attendant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brought(client)
-    hashed = restored._sha256
+    hashed = incoming.sha256_of
     is_slow = [True]
 
     def slow(path: bytes, on_work: Callable[[], None]) -> str:
@@ -421,7 +421,7 @@ def test_a_long_check_of_one_commit_delays_no_other(
             on_work()
         return hashed(path, on_work)
 
-    monkeypatch.setattr(restored, "_sha256", slow)
+    monkeypatch.setattr(incoming, "sha256_of", slow)
     client.send([wire.RESTORE, 900, COMMIT], msgspec.msgpack.encode(MANIFEST))
     other = here.client(attends=False)
     other.restore("other", [ROOT, file(b"f", b"x")])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -22,6 +23,7 @@ ID_FORM: Final = "32 lower-case hexadecimal digits"
 _ID_LENGTH: Final = 32
 _DIGITS: Final = frozenset("0123456789abcdef")
 _APART: Final = ".moved"
+_OWNER: Final = 0o700
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_FOLDER: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _NO_LOCKS: Final = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EBADF, errno.EINVAL)
@@ -49,8 +51,22 @@ def make_folder(path: str) -> None:
     Raises:
         OSError: it cannot be made, or exists already.
     """
-    os.mkdir(path, 0o700)
-    os.chmod(path, 0o700)
+    os.mkdir(path, _OWNER)
+    os.chmod(path, _OWNER)
+
+
+def make_folders(path: str) -> None:
+    """Make a folder and those above it, unless they are there; only their owner may use those that are made.
+
+    Raises:
+        OSError: one of them cannot be made.
+    """
+    if not os.path.isdir(path):
+        above = os.path.dirname(path)
+        if above:
+            make_folders(above)
+        with suppress(FileExistsError):
+            make_folder(path)
 
 
 def make_locked(path: str) -> int:
@@ -146,8 +162,12 @@ def remove_incomplete(path: str) -> None:
         remove(path)
 
 
-def remove(path: str) -> None:
+def remove(path: str, on_work: Callable[[], None] = lambda: None) -> None:
     """Remove a folder, however deep it is. What another process removes meanwhile is no error.
+
+    Args:
+        path: the folder.
+        on_work: called again and again while files are removed.
 
     Raises:
         OSError: a part of it cannot be removed.
@@ -156,14 +176,18 @@ def remove(path: str) -> None:
     while waiting:
         folder = waiting.pop()
         emptied.append(folder)
-        waiting += [f"{folder}/{name}" for name in _remove_files(folder)]
+        waiting += [f"{folder}/{name}" for name in _remove_files(folder, on_work)]
     for folder in reversed(emptied):
         with suppress(FileNotFoundError):
             os.rmdir(folder)
 
 
-def remove_any(path: str) -> None:
+def remove_any(path: str, on_work: Callable[[], None] = lambda: None) -> None:
     """Remove a folder, a file or a link, but nothing that the link leads to.
+
+    Args:
+        path: what is removed.
+        on_work: called again and again while files of a folder are removed.
 
     Raises:
         OSError: a part of it cannot be removed.
@@ -172,23 +196,35 @@ def remove_any(path: str) -> None:
         os.unlink(path)
     except (IsADirectoryError, PermissionError):
         # The second is the error of some systems for folders.
-        remove(path)
+        remove(path, on_work)
 
 
-def _remove_files(path: str) -> list[str]:
+def _open(path: str) -> int:
+    """Open a folder, also one that a payload has closed to its owner."""
+    try:
+        return os.open(path, _FLAGS)
+    except PermissionError:
+        os.chmod(path, _OWNER)
+        return os.open(path, _FLAGS)
+
+
+def _remove_files(path: str, on_work: Callable[[], None]) -> list[str]:
     """Remove all that is in a folder but folders, whose names are returned."""
     folders = []
     try:
-        folder = os.open(path, _FLAGS)
+        folder = _open(path)
     except FileNotFoundError:
         return []
     try:
+        if os.fstat(folder).st_mode & _OWNER != _OWNER:
+            os.fchmod(folder, _OWNER)
         with os.scandir(folder) as found:
             entries = list(found)
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.name)
             else:
+                on_work()
                 with suppress(FileNotFoundError):
                     os.unlink(entry.name, dir_fd=folder)
     finally:

@@ -110,6 +110,9 @@ SETTLE: Final = 200
 RESTORE: Final = 201
 MOVER_WRITE: Final = 202
 COMPLETE: Final = 203
+DATA_ATTACH: Final = 204
+FILL: Final = 205
+PUBLISH: Final = 206
 
 # From a mover to the client.
 MOVER_HELLO: Final = 225
@@ -123,6 +126,7 @@ SAVED: Final = 232
 STEP: Final = 233
 RESTORED: Final = 234
 MOVER_BUSY: Final = 235
+ATTACHED: Final = 236
 
 # From a worker to the mover.
 CHANNEL_ATTACH: Final = 257

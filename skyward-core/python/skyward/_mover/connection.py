@@ -8,16 +8,22 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
+import msgspec
+
 from .._core import wire
 from .._core.complaint import complain
 from . import files, manifest
+from .data_sets import DataSets
 from .messages import (
     Ask,
+    Attach,
     Attend,
     Complete,
     Deliver,
     Drop,
+    Fill,
     Hello,
+    Publish,
     Read,
     Request,
     Restore,
@@ -33,16 +39,23 @@ from .peer import Gone, Peer
 from .relay import Relay
 from .restored import Restored
 
-_LARGEST_BODIES: Final = {Deliver: wire.LARGEST_WORD, Restore: manifest.LONGEST, Write: wire.LARGEST_PIECE}
+_LARGEST_BODIES: Final = {
+    Attach: manifest.LONGEST,
+    Deliver: wire.LARGEST_WORD,
+    Fill: wire.LARGEST_PIECE,
+    Restore: manifest.LONGEST,
+    Write: wire.LARGEST_PIECE,
+}
 """The most bytes of a body; other messages have none."""
 _BUSY: Final = 2.0
 """Seconds between two messages of a long answer: a client takes silence for a lost connection."""
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class Connection:
     """A connection of a client. Only the thread that serves it answers."""
 
-    def __init__(self, peer: Peer, pool: str, relay: Relay, restored: Restored) -> None:
+    def __init__(self, peer: Peer, pool: str, relay: Relay, restored: Restored, data: DataSets) -> None:
         """Accept a client, which has not greeted yet.
 
         Args:
@@ -50,11 +63,13 @@ class Connection:
             pool: the pool of the mover, to which the client must belong.
             relay: passes messages of workers on.
             restored: the folders of commits.
+            data: the data sets.
         """
         self._peer = peer
         self._pool = pool
         self._relay = relay
         self._restored = restored
+        self._data = data
         self._buffer = bytearray()
         """Memory for a piece, which is kept for the next one."""
 
@@ -120,14 +135,22 @@ class Connection:
         elif isinstance(request, Complete):
             self._restored.complete(request.commit, self._busy(request.request))
             self._restored_as(request, True)
+        elif isinstance(request, Attach):
+            id, path, missing = self._data.attach(body, request.most, self._busy(request.request))
+            self._attached(request.request, id, path, missing)
+        elif isinstance(request, Publish):
+            path = self._data.publish(request.id, self._busy(request.request))
+            self._attached(request.request, request.id, path, [])
         else:
             self._act(request, body)
             self._peer.send([wire.DONE, request.request])
 
-    def _act(self, request: Drop | Attend | Deliver | Settle | Write, body: memoryview) -> None:
+    def _act(self, request: Drop | Attend | Deliver | Settle | Write | Fill, body: memoryview) -> None:
         """Do what is answered by `Done`."""
         if isinstance(request, Write):
             self._restored.write(request.commit, request.path, request.offset, body)
+        elif isinstance(request, Fill):
+            self._data.fill(request.id, request.ranges, body, self._busy(request.request))
         elif isinstance(request, Deliver):
             self._relay.deliver(request.channel, request.received, bytes(body))
         elif isinstance(request, Attend):
@@ -141,6 +164,9 @@ class Connection:
 
     def _restored_as(self, request: Restore | Complete, complete: bool) -> None:
         self._peer.send([wire.RESTORED, request.request, self._restored.path(request.commit), complete])
+
+    def _attached(self, request: int, id: str, path: bytes, missing: list[int]) -> None:
+        self._peer.send([wire.ATTACHED, request, id, path, not missing], _encode(missing))
 
     def _busy(self, request: int) -> Callable[[], None]:
         """Return a function that now and then tells the client that its request takes its time."""

@@ -1,4 +1,4 @@
-"""The manifest of a commit: a list of its files, which the client sends before it sends their content."""
+"""The manifest of a commit or a data set: a list of its files, which the client sends before their content."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read(body: memoryview) -> list[Listed]:
     if not entries or entries[0][:2] != (b"", file_kinds.FOLDER):
         raise Refused("invalid", "the manifest does not begin with its folder, which has an empty path")
     if len(entries) > _MOST:
-        raise Refused("invalid", f"the manifest has {len(entries)} entries, and a commit has at most {_MOST}")
+        raise Refused("invalid", f"the manifest has {len(entries)} entries, and at most {_MOST} are possible")
     kinds = {b"": file_kinds.FOLDER}
     for path, kind, size, digest, _, target in entries[1:]:
         why = _refusal(path, kind, size, digest, target, kinds)

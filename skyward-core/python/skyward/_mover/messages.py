@@ -101,12 +101,36 @@ class Complete(msgspec.Struct, tag=wire.COMPLETE, array_like=True):
     commit: str
 
 
+class Attach(msgspec.Struct, tag=wire.DATA_ATTACH, array_like=True):
+    """Use a data set, and say which of its files are missing. The body is its manifest."""
+
+    request: Count
+    most: Count
+    """The most bytes of all data sets of the machine; 0 if there is no limit."""
+
+
+class Fill(msgspec.Struct, tag=wire.FILL, array_like=True):
+    """Write ranges of files of a data set. The body is their bytes, one after another."""
+
+    request: Count
+    id: str
+    ranges: list[tuple[Count, Count, Count]]
+    """Of each the index of its file in the manifest, the offset and the length."""
+
+
+class Publish(msgspec.Struct, tag=wire.PUBLISH, array_like=True):
+    """End the fill of a data set, of which all files must be there."""
+
+    request: Count
+    id: str
+
+
 class WorkerHello(msgspec.Struct, tag=wire.CHANNEL_ATTACH, array_like=True):
     """The first message of a worker to a mover."""
 
     version: int
     steps: str
-    """The id of its file of steps."""
+    """The id of its file of steps; empty if it has none, because it has no checkpoints."""
 
 
 class Send(msgspec.Struct, tag=wire.CHANNEL_SEND, array_like=True):
@@ -119,5 +143,5 @@ class Saved(msgspec.Struct, tag=wire.CHANNEL_SAVED, array_like=True):
     save: str
 
 
-Request = Stat | Read | Drop | Attend | Deliver | Ask | Settle | Restore | Write | Complete
+Request = Stat | Read | Drop | Attend | Deliver | Ask | Settle | Restore | Write | Complete | Attach | Fill | Publish
 ToMover = Hello | Request | WorkerHello | Send | Saved

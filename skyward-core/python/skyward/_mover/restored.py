@@ -7,50 +7,21 @@ fills the files, in any order and over any number of connections.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
-import re
 import stat
 import threading
-from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
 
-from .._core import artifacts, checkpoint_folders, file_kinds
-from . import files, manifest
+from .._core import artifacts, checkpoint_folders, file_kinds, plain_names
+from . import files, incoming, manifest
 from .files import Refused, named, shown
-
-if TYPE_CHECKING:
-    from hashlib import _Hash
-
-_COMMIT: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
-_BUFFER: Final = 1 << 20
-_OPEN: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-
-
-OnWork = Callable[[], None]
-
-
-def nothing() -> None:
-    """Do nothing while files are read."""
-
-
-class _File:
-    """A file of a prepared folder."""
-
-    def __init__(self, size: int, sha256: str) -> None:
-        self.size = size
-        self.sha256 = sha256
-        self.hashed = 0
-        """How many of its first bytes are in `hash`."""
-        self.hash: _Hash | None = hashlib.sha256()
-        """The SHA-256 of what was written; None if it was not written from its beginning to its end."""
+from .incoming import Incoming, OnWork, nothing
 
 
 class _Prepared:
     """A folder that the client fills."""
 
-    def __init__(self, files: dict[bytes, _File], lock: int) -> None:
+    def __init__(self, files: dict[bytes, Incoming], lock: int) -> None:
         self.files = files
         self.lock = lock
         """The descriptor that holds the lock of the folder."""
@@ -111,21 +82,8 @@ class Restored:
             file = self._get(commit).files.get(path)
             if file is None:
                 raise Refused("invalid", f"commit {commit} has no file {shown(path)!r}")
-            if offset + len(piece) > file.size:
-                words = f"{shown(path)} has {file.size} bytes, and the piece ends at {offset + len(piece)}"
-                raise Refused("invalid", words)
-            whole = self._hidden(commit) + b"/" + path
-            with named(whole):
-                descriptor = os.open(whole, os.O_WRONLY | _OPEN)
-                try:
-                    _write(descriptor, piece, offset)
-                finally:
-                    os.close(descriptor)
-            if file.hash is not None and offset == file.hashed:
-                file.hash.update(piece)
-                file.hashed += len(piece)
-            else:
-                file.hash = None
+            file.fits(offset, len(piece))
+            file.write(self._hidden(commit) + b"/" + path, offset, piece)
 
     def complete(self, commit: str, on_work: OnWork = nothing) -> None:
         """Check all files of a prepared folder, and give it its name. It is removed if one is not as listed.
@@ -144,7 +102,7 @@ class Restored:
             folder = self._hidden(commit)
             for path, file in self._get(commit).files.items():
                 try:
-                    _check(folder + b"/" + path, path, file, on_work)
+                    file.check(folder + b"/" + path, on_work)
                 except Refused:
                     self._discard(commit)
                     raise
@@ -167,9 +125,9 @@ class Restored:
         artifacts.sweep(self._folder)
 
     def _locked(self, commit: str) -> threading.Lock:
-        if not _COMMIT.fullmatch(commit):
-            words = "has 1 to 100 letters, digits, dots, underscores and hyphens, and does not begin with a dot"
-            raise Refused("invalid", f"the name of a commit {words}, unlike {commit[:100]!r}")
+        if not plain_names.is_plain(commit):
+            words = f"the name of a commit has {plain_names.FORM}, unlike {commit[:100]!r}"
+            raise Refused("invalid", words)
         with self._lock:
             return self._locks.setdefault(commit, threading.Lock())
 
@@ -201,7 +159,7 @@ class Restored:
                         os.symlink(target, whole)
                     else:
                         _create(whole, executable)
-                        self._prepared[commit].files[path] = _File(size, digest)
+                        self._prepared[commit].files[path] = Incoming(path, size, digest)
         except Refused:
             self._discard(commit)
             raise
@@ -236,38 +194,6 @@ def _create(path: bytes, executable: bool) -> None:
         os.close(descriptor)
 
 
-def _write(descriptor: int, piece: memoryview, offset: int) -> None:
-    while piece:
-        count = os.pwrite(descriptor, piece, offset)
-        piece, offset = piece[count:], offset + count
-
-
-def _check(whole: bytes, path: bytes, file: _File, on_work: OnWork) -> None:
-    """Refuse a file that is not as the manifest lists it."""
-    with named(whole):
-        size = os.lstat(whole).st_size
-    if size != file.size:
-        raise Refused("changed", f"{shown(path)} has {size} of {file.size} bytes")
-    is_hashed = file.hash is not None and file.hashed == size
-    digest = file.hash.hexdigest() if file.hash is not None and is_hashed else _sha256(whole, on_work)
-    if digest != file.sha256:
-        raise Refused("changed", f"{shown(path)} has the SHA-256 {digest}, and {file.sha256} is listed")
-
-
-def _sha256(path: bytes, on_work: OnWork) -> str:
-    digest = hashlib.sha256()
-    buffer = memoryview(bytearray(_BUFFER))
-    with named(path):
-        descriptor = os.open(path, os.O_RDONLY | _OPEN)
-        try:
-            while count := os.readv(descriptor, [buffer]):
-                digest.update(buffer[:count])
-                on_work()
-        finally:
-            os.close(descriptor)
-    return digest.hexdigest()
-
-
 def _equals(root: bytes, entries: list[manifest.Listed], on_work: OnWork) -> bool:
     """Return whether a folder has exactly what a manifest lists."""
     try:
@@ -286,7 +212,7 @@ def _equals(root: bytes, entries: list[manifest.Listed], on_work: OnWork) -> boo
             if kind == file_kinds.FILE and (its_size, its_executable) != (size, executable):
                 return False
         return all(
-            _sha256(root + b"/" + path, on_work) == digest
+            incoming.sha256_of(root + b"/" + path, on_work) == digest
             for path, kind, _, digest, _, _ in entries
             if kind == file_kinds.FILE
         )

@@ -1,4 +1,4 @@
-"""One connection of a worker to the mover: a channel between the worker's checkpoints and the client."""
+"""One connection of a worker to the mover: a channel between the client and what the worker asks of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 from .._core import artifacts, wire
 from .._core.complaint import complain
+from . import files
 from .messages import Saved, Send, ToMover, WorkerHello
 from .outbox import Outbox
 from .outlet import Outlet
@@ -41,13 +42,13 @@ class WorkerConnection:
         self._peer = peer
         self._relay = relay
         self._outbox = outbox
-        self._steps = Steps(home, hello.steps)
+        self._steps = Steps(home, hello.steps) if hello.steps else None
         try:
             # A worker reads what the client says when it comes to it, maybe after hours.
             peer.greeted(wire.LARGEST_WORD, may_be_busy=True)
             self._outlet = Outlet(peer)
         except BaseException:
-            self._steps.close()
+            self._close_steps()
             raise
         self._channel = relay.open(self)
         try:
@@ -85,12 +86,18 @@ class WorkerConnection:
 
     def ask(self, number: int) -> int:
         """Store an ask, and return the worker's step, or raise `Refused`."""
+        if self._steps is None:
+            raise files.Refused("invalid", "the worker of this channel has no checkpoints, so it is at no step")
         return self._steps.ask(number)
 
     def end(self) -> None:
         """Report what the worker has left, close its channel, and remove what it has left incomplete."""
         self._outlet.end()
-        self._steps.close()
+        self._close_steps()
         self._relay.look()
         self._relay.close(self._channel)
         self._outbox.sweep()
+
+    def _close_steps(self) -> None:
+        if self._steps is not None:
+            self._steps.close()

@@ -11,7 +11,7 @@ from typing import Final
 from .._core import artifacts, checkpoint_folders
 from .._core.complaint import complain
 from .checkpoint_place import Place
-from .checkpoint_save import Half, make_folder
+from .checkpoint_save import Half
 from .checkpoint_values import Checkpoint, CheckpointError, Options, meta_of
 
 _META: Final = "meta"
@@ -29,7 +29,7 @@ class Folder(Place):
         self.folder = f"{os.getcwd()}/{checkpoint_folders.FOLDER}/{options.name}"
 
     def open(self, until: float) -> None:
-        make_folder(self.folder)
+        artifacts.make_folders(self.folder)
         for step in reversed(self._steps()):
             self.start = self._read(step)
             if self.start is not None:

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from .._core import checkpoint_folders, state
+from .._core import artifacts, checkpoint_folders, state
 from .checkpoint_link import Link
 from .checkpoint_place import Place
-from .checkpoint_save import Half, make_folder, write_file
+from .checkpoint_save import Half, write_file
 from .checkpoint_values import Checkpoint, CheckpointError, Options, meta_of
 from .cluster import InstanceInfo, count_ranks, is_in_broadcast
 
@@ -97,7 +97,7 @@ class Pool(Place):
         self._failure: _Why | None = None
 
     def open(self, until: float) -> None:
-        make_folder(self.folder)
+        artifacts.make_folders(self.folder)
         self.steps = self._map()
         options, info = self._options, self._info
         about = {
@@ -169,7 +169,7 @@ class Pool(Place):
 
     def _map(self) -> memoryview:
         """Make the file with the step of this rank, and map it."""
-        make_folder(os.path.dirname(self._steps_file))
+        artifacts.make_folders(os.path.dirname(self._steps_file))
         # It has all its bytes before it is mapped: on a full disk, a store into a hole ends the process.
         write_file(self._steps_file, (-1).to_bytes(8, "little", signed=True) + bytes(8))
         with open(self._steps_file, "r+b", buffering=0) as file:

@@ -76,7 +76,7 @@ def half(folder: str) -> Iterator[Half]:
     made, process = Half(folder), os.getpid()
     lock: Descriptor | None = None
     try:
-        make_folder(folder)
+        artifacts.make_folders(folder)
         artifacts.sweep(folder)
         lock = Descriptor(artifacts.make_locked(made.path))
         close_in_children(lock)
@@ -103,20 +103,6 @@ def write_file(path: str, data: bytes) -> None:
                 part = part[file.write(part) :]
     except OSError as error:
         raise _located(error, path) from None
-
-
-def make_folder(path: str) -> None:
-    """Make a folder and those above it, unless they are there.
-
-    Raises:
-        OSError: one of them cannot be made.
-    """
-    if not os.path.isdir(path):
-        above = os.path.dirname(path)
-        if above:
-            make_folder(above)
-        with suppress(FileExistsError):
-            artifacts.make_folder(path)
 
 
 def fill(target: str, source: str) -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from math import inf
 from operator import index
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from .._core import plain_names
 from .._values.advice import type_name
 
-_NAME: Final = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,100}")
 _MOST_META: Final = 64 << 10
 """The most bytes of `meta` as JSON text."""
 _LARGEST_STEP: Final = (1 << 63) - 1
@@ -53,11 +52,8 @@ def checked_options(name: Any, keep: Any, writers: Any, own: Any, timeout: Any) 
     """
     if not isinstance(name, str):
         raise TypeError(f"the name of checkpoints must be a str, not {_an_object(name)}")
-    if not _NAME.fullmatch(name):
-        raise ValueError(
-            f"{name[:200]!r} cannot be the name of checkpoints: a name has 1 to 100 of the characters A-Z, a-z, 0-9, "
-            '".", "_" and "-", and does not begin with "."'
-        )
+    if not plain_names.is_plain(name):
+        raise ValueError(f"{name[:200]!r} cannot be the name of checkpoints: a name has {plain_names.FORM}")
     if keep is not None:
         keep = _whole("keep", keep)
         if keep < 1:

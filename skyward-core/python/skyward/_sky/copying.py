@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import stat
@@ -11,8 +10,9 @@ from collections.abc import Callable
 from io import FileIO
 from typing import Final
 
+from .._core.reflinks import share
+
 _BUFFER: Final = 1 << 20
-_SHARE: Final = 0x40049409  # FICLONE
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _FLAGS: Final = os.O_NONBLOCK | os.O_NOCTTY
 """Without `O_NONBLOCK`, a named pipe that takes the place of a file would block."""
@@ -90,7 +90,7 @@ class Copier:
             raise
 
     def _copy(self, source: FileIO, copy: FileIO) -> tuple[int, str]:
-        return self._pass(copy.readinto) if _share(source, copy) else self._write(source.readinto, copy)
+        return self._pass(copy.readinto) if share(source, copy) else self._write(source.readinto, copy)
 
     def _write(self, read: Callable[[memoryview], int], copy: FileIO) -> tuple[int, str]:
         self._check_room()
@@ -150,7 +150,7 @@ def duplicate(source: str, target: str, is_executable: bool, keeper: str) -> Non
         before = os.fstat(file.fileno())
         if not stat.S_ISREG(before.st_mode):
             raise changed(source, keeper)
-        if not _share(file, copy):
+        if not share(file, copy):
             buffer = memoryview(bytearray(_BUFFER))
             while count := file.readinto(buffer):
                 part = buffer[:count]
@@ -162,17 +162,6 @@ def duplicate(source: str, target: str, is_executable: bool, keeper: str) -> Non
 
 def _open(path: str) -> FileIO:
     return FileIO(path, "r", opener=lambda path, flags: os.open(path, flags | _FLAGS))
-
-
-def _share(source: FileIO, copy: FileIO) -> bool:
-    """Let a copy share the content of its source; return False if the file system cannot do that."""
-    try:
-        fcntl.ioctl(copy.fileno(), _SHARE, source.fileno())
-    except OSError as error:
-        if error.errno is None:
-            raise  # a signal handler of the payload has raised
-        return False
-    return True
 
 
 def create(path: str, is_executable: bool = False) -> FileIO:
