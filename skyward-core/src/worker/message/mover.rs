@@ -178,10 +178,7 @@ impl FromMover {
             236 => {
                 let (request, id, path) = (head.next()?, head.next()?, path_of(&head.next::<Bytes>()?));
                 let complete = head.next()?;
-                let missing: Vec<u32> = match frame.body.is_empty() {
-                    true => Vec::new(),
-                    false => rmp_serde::from_slice(&frame.body).map_err(|error| protocol("list of files", &error))?,
-                };
+                let missing = rmp_serde::from_slice(&frame.body).map_err(|error| protocol("list of files", &error))?;
                 (request, Self::Attached { id, path, complete, missing })
             }
             ERROR => {
