@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ._sky.checkpoint_values import Checkpoint, CheckpointError
     from ._sky.checkpoints import Checkpoints, checkpoints
     from ._sky.cluster import Accelerator, InstanceInfo, Network, Peer, instance_info
+    from ._sky.data import DataError, data
     from ._sky.notices import notice, on_notice
     from ._sky.output import compute, function, redirect_output, silent, stderr, stdout
     from ._sky.plan import PlanError, same_plan
@@ -36,6 +37,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointError",
     "Checkpoints",
+    "DataError",
     "Future",
     "InstanceInfo",
     "Network",
@@ -50,6 +52,7 @@ __all__ = [
     "as_completed",
     "checkpoints",
     "compute",
+    "data",
     "function",
     "hook_value",
     "instance_info",
@@ -79,12 +82,14 @@ _HOMES = {
     "Checkpoint": "_sky.checkpoint_values",
     "CheckpointError": "_sky.checkpoint_values",
     "Checkpoints": "_sky.checkpoints",
+    "DataError": "_sky.data",
     "InstanceInfo": "_sky.cluster",
     "Network": "_sky.cluster",
     "Peer": "_sky.cluster",
     "PlanError": "_sky.plan",
     "artifact": "_sky.artifact",
     "checkpoints": "_sky.checkpoints",
+    "data": "_sky.data",
     "hook_value": "_tasks.hooks",
     "instance_info": "_sky.cluster",
     "is_head": "_sky.shard",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from skyward._sky import checkpoint_link
+from skyward._sky import mover_link
 from skyward._sky.notices import notices
 
 from .checkpoint_mover import FakeMover, later, only, save
@@ -139,8 +139,8 @@ def test_waiting_delivers_notices_and_tells_of_progress(fake: FakeMover, monkeyp
     looks: list[int] = []
     said: list[int] = []
     monkeypatch.setattr(notices, "look", lambda: looks.append(1))
-    monkeypatch.setattr(checkpoint_link, "progress", lambda: said.append(1))
-    monkeypatch.setattr(checkpoint_link, "_SLICE", 0.01)
+    monkeypatch.setattr(mover_link, "progress", lambda: said.append(1))
+    monkeypatch.setattr(mover_link, "_SLICE", 0.01)
     fake.answer = only("open")
     with sky.checkpoints("run") as ckpt:
         save(ckpt, 1)

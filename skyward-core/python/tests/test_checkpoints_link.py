@@ -12,7 +12,7 @@ import pytest
 
 import skyward as sky
 from skyward._core import wire
-from skyward._sky import checkpoint_link
+from skyward._sky import mover_link
 
 from .checkpoint_mover import Channel, FakeMover, Message, later, only, save
 from .client import DEADLINE
@@ -29,7 +29,7 @@ def test_a_mover_that_comes_later_is_waited_for(node_home: Path, monkeypatch: py
         if len(pauses) == 3:
             movers.append(FakeMover(node_home))
 
-    monkeypatch.setattr(checkpoint_link, "sleep", sleep)
+    monkeypatch.setattr(mover_link, "sleep", sleep)
     with sky.checkpoints("run"):
         pass
     assert pauses == [0.05] * 3
@@ -37,8 +37,8 @@ def test_a_mover_that_comes_later_is_waited_for(node_home: Path, monkeypatch: py
 
 
 def test_a_mover_that_does_not_come_is_named(node_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert checkpoint_link._PATIENCE == 60.0
-    monkeypatch.setattr(checkpoint_link, "_PATIENCE", 0.1)
+    assert mover_link._PATIENCE == 60.0
+    monkeypatch.setattr(mover_link, "_PATIENCE", 0.1)
     text = f"the mover of this node does not answer at {node_home}/mover.sock: .*No such file.*log of the node's agent"
     with pytest.raises(sky.CheckpointError, match=text), sky.checkpoints("run"):
         pass

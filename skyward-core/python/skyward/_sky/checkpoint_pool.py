@@ -13,21 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from .._core import artifacts, checkpoint_folders, state
-from .checkpoint_link import Link
 from .checkpoint_place import Place
 from .checkpoint_save import Half, write_file
 from .checkpoint_values import Checkpoint, CheckpointError, Options, meta_of
 from .cluster import InstanceInfo, count_ranks, is_in_broadcast
-
-
-class _Why(msgspec.Struct):
-    """Why something is not possible."""
-
-    message: str
-    hint: str | None = None
-
-    def error(self) -> CheckpointError:
-        return CheckpointError(f"{self.message}; {self.hint}" if self.hint else self.message)
+from .mover_link import Link, Why
 
 
 class _Message(msgspec.Struct):
@@ -35,14 +25,14 @@ class _Message(msgspec.Struct):
 
     n: int | None = None
     """The number of the message that is answered."""
-    error: _Why | None = None
+    error: Why | None = None
     step: int | None = None
     """That of the checkpoint, or from which on all ranks save; None if there is none."""
     meta: str | None = None
     path: str | None = None
     target: int | None = None
     """The number of the ask to which the common step belongs."""
-    failed: _Why | None = None
+    failed: Why | None = None
 
 
 _decode: Final = msgspec.msgpack.Decoder(_Message).decode
@@ -85,7 +75,7 @@ class Pool(Place):
         folder = f"{home}/{checkpoint_folders.FOLDER}"
         self.folder = f"{folder}/{checkpoint_folders.OUTBOX}"
         self._steps_file = f"{folder}/{checkpoint_folders.STEPS}/{self._id}"
-        self._link = Link(f"{home}/mover.sock", self._id, self._take)
+        self._link = Link(f"{home}/mover.sock", self._id, self._take, "the checkpoints", CheckpointError)
         self._last = 0
         """The number of the last message."""
         self._asks: list[int] = []
@@ -94,7 +84,7 @@ class Pool(Place):
         """The messages that are to be answered, and the step up to which an answer says that saves are committed."""
         self._committed = -1
         self._answers: dict[int, _Message] = {}
-        self._failure: _Why | None = None
+        self._failure: Why | None = None
 
     def open(self, until: float) -> None:
         artifacts.make_folders(self.folder)
@@ -197,7 +187,7 @@ class Pool(Place):
         if answer is None:
             self._raise_failure()
         elif answer.error is not None:
-            raise answer.error.error()
+            raise CheckpointError(answer.error.words)
         return answer
 
     def _take(self, body: bytes) -> None:
@@ -228,7 +218,7 @@ class Pool(Place):
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
-            raise self._failure.error()
+            raise CheckpointError(self._failure.words)
 
     @property
     def _named(self) -> str:

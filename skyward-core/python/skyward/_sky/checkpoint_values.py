@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from math import inf
 from operator import index
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from .._core import plain_names
-from .._values.advice import type_name
+from .arguments import an_object, checked_name, checked_seconds
 
 _MOST_META: Final = 64 << 10
 """The most bytes of `meta` as JSON text."""
@@ -50,10 +48,7 @@ def checked_options(name: Any, keep: Any, writers: Any, own: Any, timeout: Any) 
         TypeError: one has another type.
         ValueError: one has a value that it cannot have.
     """
-    if not isinstance(name, str):
-        raise TypeError(f"the name of checkpoints must be a str, not {_an_object(name)}")
-    if not plain_names.is_plain(name):
-        raise ValueError(f"{name[:200]!r} cannot be the name of checkpoints: a name has {plain_names.FORM}")
+    name = checked_name("checkpoints", name)
     if keep is not None:
         keep = _whole("keep", keep)
         if keep < 1:
@@ -61,26 +56,8 @@ def checked_options(name: Any, keep: Any, writers: Any, own: Any, timeout: Any) 
     if writers not in ("all", "head"):
         raise ValueError(f'writers={writers!r}: pass "all" if each rank saves its own files, or "head" if rank 0 does')
     if not isinstance(own, bool):
-        raise TypeError(f"own must be True or False, not {_an_object(own)}")
-    return Options(str.__str__(name), keep, writers, own, checked_seconds("timeout", timeout))
-
-
-def checked_seconds(what: str, value: Any) -> float:
-    """Return a number of seconds.
-
-    Raises:
-        TypeError: it is no number.
-        ValueError: it is not above 0.
-    """
-    try:
-        seconds = float(value) if not isinstance(value, str | bytes | bytearray) else None
-    except TypeError:
-        seconds = None
-    if seconds is None:
-        raise TypeError(f"{what} must be a number of seconds, not {_an_object(value)}")
-    if not 0 < seconds < inf:
-        raise ValueError(f"{what}={value}: it must be more than 0 seconds, and finite")
-    return seconds
+        raise TypeError(f"own must be True or False, not {an_object(own)}")
+    return Options(name, keep, writers, own, checked_seconds("timeout", timeout))
 
 
 def checked_every(value: Any) -> int:
@@ -119,7 +96,7 @@ def meta_text(meta: Any) -> str:
     if meta is None:
         return "{}"
     if not isinstance(meta, dict):
-        raise TypeError(f"meta must be a dict, not {_an_object(meta)}")
+        raise TypeError(f"meta must be a dict, not {an_object(meta)}")
     try:
         text = json.dumps(meta, allow_nan=False, ensure_ascii=False)
         size = len(text.encode())
@@ -147,7 +124,7 @@ def meta_of(text: str) -> dict[str, Any]:
     """
     meta = json.loads(text)
     if not isinstance(meta, dict):
-        raise ValueError(f"it is the JSON of {_an_object(meta)}, and not of a dict")
+        raise ValueError(f"it is the JSON of {an_object(meta)}, and not of a dict")
     return meta
 
 
@@ -157,8 +134,4 @@ def _whole(what: str, value: Any) -> int:
             return index(value)
     except TypeError:
         pass
-    raise TypeError(f"{what} must be a whole number, not {_an_object(value)}")
-
-
-def _an_object(value: object) -> str:
-    return f"an object of type {type_name(type(value))}"
+    raise TypeError(f"{what} must be a whole number, not {an_object(value)}")

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from .._core import fork, state
+from .arguments import checked_seconds
 from .checkpoint_place import Place
 from .checkpoint_values import (
     Checkpoint,
@@ -18,7 +19,6 @@ from .checkpoint_values import (
     Options,
     checked_every,
     checked_options,
-    checked_seconds,
     checked_step,
     meta_text,
 )

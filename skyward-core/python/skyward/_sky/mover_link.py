@@ -1,8 +1,8 @@
-"""The connection of one block of checkpoints to the mover of its node.
+"""The connection of one block of checkpoints, or of one `sky.data`, to the mover of its node.
 
 No thread serves it: it is read when the payload waits for something, and at each save. If it is lost,
 it is made anew, and what is unanswered is sent again. Signal handlers of the payload may raise, or
-use the checkpoints themselves, anywhere in here. So a connection whose use was interrupted is not
+use a connection of their own or this one, anywhere in here. So a connection whose use was interrupted is not
 used again: what it has sent or read may be a part of a frame.
 """
 
@@ -16,10 +16,11 @@ from contextlib import suppress
 from time import monotonic, sleep
 from typing import Any, Final
 
+import msgspec
+
 from .._core import wire
 from .._core.descriptors import raise_descriptor
 from .._core.inherited import close_in_children
-from .checkpoint_values import CheckpointError
 from .notices import notices
 from .progress import progress
 
@@ -35,6 +36,18 @@ _SLICE: Final = 0.5
 """Seconds for which one system call waits. Between two, the task can be interrupted."""
 _MOST: Final = 1 << 20
 """The most bytes of a body."""
+
+
+class Why(msgspec.Struct):
+    """Why the client does not do what it was asked for."""
+
+    message: str
+    hint: str | None = None
+
+    @property
+    def words(self) -> str:
+        """The text of an error."""
+        return f"{self.message}; {self.hint}" if self.hint else self.message
 
 
 class _LostError(Exception):
@@ -131,15 +144,21 @@ class _Stream:
 class Link:
     """Sends messages to the client over the mover, and takes those of the client."""
 
-    def __init__(self, path: str, steps: str, take: Callable[[bytes], None]) -> None:
+    def __init__(
+        self, path: str, steps: str, take: Callable[[bytes], None], user: str, error: type[RuntimeError]
+    ) -> None:
         """Connect to nothing yet.
 
         Args:
             path: the mover's socket.
-            steps: the name of the file with this rank's step.
+            steps: the name of the file with this rank's step; empty if it has none.
             take: is called with each message of the client.
+            user: what uses the connection, for messages.
+            error: what is raised if the mover does not answer, or refuses something.
         """
         self._path = path
+        self._user = user
+        self._error = error
         self._steps = steps
         self._take = take
         self._stream: _Stream | None = None
@@ -150,7 +169,7 @@ class Link:
         """Send a message, again over each new connection until `unanswered` does not have it any more.
 
         Raises:
-            CheckpointError: there is no mover until this time of the monotonic clock.
+            RuntimeError: there is no mover until this time of the monotonic clock.
         """
         self.unanswered[number] = body
         if not self._put(wire.frame([wire.CHANNEL_SEND], body)):
@@ -160,7 +179,7 @@ class Link:
         """Tell the mover that a save is in the outbox.
 
         Raises:
-            CheckpointError: there is no mover.
+            RuntimeError: there is no mover.
         """
         until = monotonic() + _PATIENCE
         while not self._put(wire.frame([wire.CHANNEL_SAVED, save])):
@@ -170,7 +189,7 @@ class Link:
         """Take what has arrived.
 
         Raises:
-            CheckpointError: the mover refuses something, or sends what is no message.
+            RuntimeError: the mover refuses something, or sends what is no message.
         """
         stream = self._stream
         if stream is None:
@@ -181,22 +200,22 @@ class Link:
                     self._take(body)
                 elif head[0] == wire.ERROR:
                     self._drop(stream)
-                    raise _refused(head)
+                    raise self._refused(head)
         except _LostError:
             self._drop(stream)
         except wire.ProtocolError as error:
             self._drop(stream)
-            raise CheckpointError(f"this worker cannot read what the mover of its node sends: {error}") from None
+            raise self._error(f"this worker cannot read what the mover of its node sends: {error}") from None
 
     def look(self) -> None:
         """Take what has arrived, and connect again if the mover was replaced: it could not reach this worker.
 
         Raises:
-            CheckpointError: the mover refuses something, or sends what is no message.
+            RuntimeError: the mover refuses something, or sends what is no message.
         """
         self.pump()
         if self._stream is None and os.path.exists(self._path):
-            with suppress(CheckpointError):
+            with suppress(self._error):
                 self._connect(monotonic() + _GLANCE)
 
     def wait_for(self, is_done: Callable[[], bool], until: float, is_work: bool) -> bool:
@@ -208,7 +227,7 @@ class Link:
             is_work: whether data is moved meanwhile, so that the wait counts as progress.
 
         Raises:
-            CheckpointError: the mover refuses something, or is not there.
+            RuntimeError: the mover refuses something, or is not there.
             KeyboardInterrupt: the task was cancelled.
         """
         while not is_done():
@@ -227,6 +246,11 @@ class Link:
             self.pump()
         return True
 
+    def end(self) -> None:
+        """End the connection."""
+        if self._stream is not None:
+            self._drop(self._stream)
+
     def close(self, body: bytes) -> None:
         """Send a last message, and end the connection.
 
@@ -236,12 +260,11 @@ class Link:
         try:
             frame = wire.frame([wire.CHANNEL_SEND], body)
             if not self._put(frame):
-                with suppress(CheckpointError):
+                with suppress(self._error):
                     self._connect(monotonic() + _LEAVING)
                     self._put(frame)
         finally:
-            if self._stream is not None:
-                self._drop(self._stream)
+            self.end()
 
     def _connect(self, until: float) -> None:
         """Connect, and send what is unanswered; raise if the mover refuses that or is not there until this time."""
@@ -263,7 +286,7 @@ class Link:
                 if stream is not None:
                     stream.close()
             if monotonic() >= until:
-                raise CheckpointError(
+                raise self._error(
                     f"the mover of this node does not answer at {self._path}: {why or 'it ends the connection'}. The "
                     "client starts it when the pool starts, and again when it has ended; look for its error in the log "
                     "of the node's agent"
@@ -290,10 +313,14 @@ class Link:
                 if head[0] == wire.CHANNEL_HELLO:
                     return
                 if head[0] == wire.ERROR:
-                    raise _refused(head)
+                    raise self._refused(head)
             if monotonic() >= until:
                 raise _LostError("it accepts the connection, and says nothing")
             stream.wait(select.POLLIN, until - monotonic())
+
+    def _refused(self, head: list[Any]) -> RuntimeError:
+        words = head[2] if len(head) > 2 else "it does not say why"
+        return self._error(f"the mover of this node refuses {self._user} of this worker: {words}")
 
     def _drop(self, stream: _Stream) -> None:
         stream.close()
@@ -304,8 +331,3 @@ class Link:
 def _lost(error: OSError) -> Exception:
     """Return the error of a lost connection, or that of a signal handler of the payload."""
     return error if error.errno is None else _LostError(str(error))
-
-
-def _refused(head: list[Any]) -> CheckpointError:
-    words = head[2] if len(head) > 2 else "it does not say why"
-    return CheckpointError(f"the mover of this node refuses the checkpoints of this worker: {words}")
