@@ -50,14 +50,10 @@ async fn main() -> skyward::Result<()> {
     let provider = machines.provider();
     let folder = std::env::temp_dir().join(format!("skyward-dataset-{}", std::process::id()));
     let words = write(&folder, files).expect("the folder of temporary files can be written");
-    let rounds = async {
-        let first = round(&provider, &folder, json).await?;
-        skyward::Result::Ok((first, round(&provider, &folder, json).await?))
-    };
-    let rounds = rounds.await;
+    let rounds = both(&provider, &folder, json).await;
     // Of a failed example nothing is left either.
     let _ = std::fs::remove_dir_all(&folder);
-    let (first, second): (Round, Round) = rounds?;
+    let (first, second) = rounds?;
     for Round { counted, .. } in [&first, &second] {
         assert_eq!(counted.iter().map(|node| node.files).sum::<usize>(), files, "each file is read once");
         assert_eq!(counted.iter().map(|node| node.words).sum::<usize>(), words, "the files have their content");
@@ -75,6 +71,12 @@ async fn main() -> skyward::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Two pools, one after the other.
+async fn both(provider: &Arc<dyn Provider>, folder: &Path, json: bool) -> skyward::Result<(Round, Round)> {
+    let first = round(provider, folder, json).await?;
+    Ok((first, round(provider, folder, json).await?))
 }
 
 /// A pool of two nodes, each of which reads its part of the files.
