@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -147,27 +148,28 @@ def test_waiting_for_it_is_progress(mover: FakeMover, tree: Path, monkeypatch: p
 # A folder that is not there any more
 
 
-def busy(tree: Path) -> Callable[[], None]:
-    lock = data_folders.take(data_folders.use_lock_of(str(tree)), False, 0)
-    assert lock is not None
-    return lambda: os.close(lock)
+@contextmanager
+def damaged(tree: Path, how: str) -> Iterator[None]:
+    """Context manager: a data set cannot be used."""
+    lock = data_folders.use_lock_of(str(tree))
+    held = data_folders.take(lock, False, 0) if how == "removal" else None
+    if how == "folder":
+        tree.rmdir()
+    elif how == "lock":
+        os.unlink(lock)
+    yield
+    if held is not None:
+        os.close(held)
 
 
 @pytest.mark.parametrize("how", ["folder", "lock", "removal"])
 def test_a_folder_that_is_gone_is_asked_for_again(mover: FakeMover, tmp_path: Path, tree: Path, how: str) -> None:
     gone = made(tmp_path / "other", "3" * 64)
-    release: Callable[[], None] = int
-    if how == "folder":
-        gone.rmdir()
-    elif how == "lock":
-        Path(data_folders.use_lock_of(str(gone))).unlink()
-    else:
-        release = busy(gone)
     mover.answer = lambda message: {"n": message["n"], "path": str(gone if message["n"] == 1 else tree)}
-    assert sky.data("digits") == tree
+    with damaged(gone, how):
+        assert sky.data("digits") == tree
     assert [message["n"] for message in mover.got] == [1, 2]
     assert len({message["open"] for message in mover.got}) == 1
-    release()
     if how == "folder":
         assert is_free(gone), "what was locked in vain is given back"
     close_all()
@@ -182,16 +184,9 @@ def test_a_folder_that_is_gone_is_asked_for_again(mover: FakeMover, tmp_path: Pa
     ],
 )
 def test_a_folder_that_is_gone_again_is_named(mover: FakeMover, tree: Path, how: str, why: str) -> None:
-    release: Callable[[], None] = int
-    if how == "folder":
-        tree.rmdir()
-    elif how == "lock":
-        Path(data_folders.use_lock_of(str(tree))).unlink()
-    else:
-        release = busy(tree)
-    with pytest.raises(sky.DataError, match=f'the data set "digits" was brought to this machine twice, and {why}'):
+    text = f'the data set "digits" was brought to this machine twice, and {why}'
+    with damaged(tree, how), pytest.raises(sky.DataError, match=text):
         sky.data("digits")
-    release()
     assert len(mover.got) == 2
     assert module._held == []
 
