@@ -43,6 +43,10 @@ pub mod options {}
 pub mod files {}
 
 #[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/data.md")]
+pub mod data {}
+
+#[doc = include_str!("guide/links.md")]
 #[doc = include_str!("../docs/checkpoints.md")]
 pub mod checkpoints {}
 

@@ -37,6 +37,7 @@
 //! | pools: size, environment, deadlines, events | [`PoolBuilder`](pool::PoolBuilder), [`spec`], [`event`] |
 //! | frameworks | [`plugins`]; your own: [`plugin`] |
 //! | checkpoints that outlive machines | [`storage`], [`checkpoint`] |
+//! | folders of this host that machines get | [`data`] |
 //! | errors | [`Error`], [`ErrorKind`] |
 //! | other kinds of machines | [`provider`], [`remote`] |
 //! | the guide: a tutorial, the concepts, a page for each subject | [`guide`] |
@@ -75,7 +76,9 @@ pub use skyward_core::terminal;
 pub use skyward_core::testkit;
 pub use skyward_core::{Error, ErrorKind, Reaped, Result, interrupted, reap, reap_expired};
 #[doc(inline)]
-pub use skyward_core::{checkpoint, compute, error, event, files, ids, payload, plugin, pool, remote, spec, storage};
+pub use skyward_core::{
+    checkpoint, compute, data, error, event, files, ids, payload, plugin, pool, remote, spec, storage,
+};
 
 #[cfg(not(feature = "aws"))]
 #[doc(inline)]

@@ -12,7 +12,7 @@ pub(crate) use display::count;
 pub use output::{OutputChunk, OutputStream};
 use serde::{Deserialize, Serialize, Serializer};
 pub use stream::{EventItem, Events};
-pub use transfer::{Transfer, TransferState};
+pub use transfer::{Transfer, TransferDirection, TransferState};
 
 use crate::error::{Error, RankStacks, WorkerExit};
 use crate::ids::{Attempt, Generation, MachineId, NodeIndex, OfferId, Rank, TaskId};
@@ -215,8 +215,8 @@ pub enum PoolEvent {
         #[serde(serialize_with = "all")]
         stacks: Arc<[RankStacks]>,
     },
-    /// A copy of files from a node to this host goes on, each half second, or has ended. A copy that
-    /// is quicker only reports its end.
+    /// A copy of files between a node and this host goes on, each half second, or has ended. A copy
+    /// that is quicker only reports its end.
     Transfer(Transfer),
     /// A checkpoint is in the storage, complete.
     CheckpointCommitted {

@@ -24,6 +24,8 @@ pub mod storage;
 
 pub mod checkpoint;
 
+pub mod data;
+
 pub mod compute;
 
 pub mod plugin;

@@ -188,7 +188,10 @@ fn to_mover(head: &[Value], body: Bytes) -> ToMover {
             let path = OsString::from_vec(unhex(head[3]["hex"].as_str().unwrap())).into();
             ToMover::Write { commit: text(2), path, offset: number(4), body }
         }
-        _ => ToMover::Complete { commit: text(2) },
+        203 => ToMover::Complete { commit: text(2) },
+        204 => ToMover::Attach { most: number(2), manifest: body },
+        205 => ToMover::Fill { id: text(2), spans: serde_json::from_value(head[3].clone()).unwrap(), body },
+        _ => ToMover::Publish { id: text(2) },
     }
 }
 
@@ -227,6 +230,12 @@ fn check_mover(golden: &Golden, frame: Frame) {
             assert_eq!(path.as_os_str().as_bytes(), found);
         }
         FromMover::Busy => assert_eq!((request, number(0)), (number(1), 235)),
+        FromMover::Attached { id, path, complete, missing } => {
+            let found = unhex(head[3]["hex"].as_str().unwrap());
+            assert_eq!((request, Some(&*id), Some(complete)), (number(1), head[2].as_str(), head[4].as_bool()));
+            assert_eq!(path.as_os_str().as_bytes(), found);
+            assert_eq!(missing, if complete { vec![] } else { vec![1, 70_000] });
+        }
         FromMover::Note(Note::Sent { channel, number: sent, body: found }) => {
             assert_eq!((channel, sent, found), (number(1), number(2), body));
         }

@@ -150,7 +150,7 @@ async fn a_transfer_goes_on_through_cuts_and_deaths_of_the_mover() {
 }
 
 /// The process id of the mover of a pool with one node.
-fn mover_of(pool: &Pool) -> u32 {
+pub(crate) fn mover_of(pool: &Pool) -> u32 {
     let processes = processes_of(pool.id());
     let mover = processes.iter().find(|process| process.contains("skyward.mover")).unwrap();
     mover.split('"').nth(1).unwrap().parse().unwrap()

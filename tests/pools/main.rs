@@ -11,6 +11,7 @@ mod checkpoints;
 mod cleanup;
 #[path = "../common/mod.rs"]
 mod common;
+mod data;
 mod elastic;
 mod environments;
 mod failures;

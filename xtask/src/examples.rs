@@ -103,6 +103,7 @@ fn chosen(names: &[&str]) -> impl Iterator<Item = String> {
 const ARGUMENTS: &[(&str, &[&str])] = &[
     // Without optimisation, digests are computed slowly.
     ("artifact", &["--mib", "48"]),
+    ("dataset", &["--files", "1000"]),
     ("embed_in_service", &["--once"]),
 ];
 /// Examples with the option `--plan`.

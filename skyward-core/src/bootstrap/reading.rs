@@ -60,5 +60,5 @@ pub(super) fn invalid(message: String) -> Error {
 const SHOWN: usize = 12;
 /// The limit of one file and of all files: they are kept in memory and put on every node.
 pub(super) const LARGEST: u64 = 256 << 20;
-pub(super) const ADVICE: &str = "include only code and small files, and leave the others out: `.exclude([\"*.bin\"])`; let the nodes read a data \
-     set where it is stored, in a bucket or a mounted folder";
+pub(super) const ADVICE: &str = "include only code and small files, and leave the others out: `.exclude([\"*.bin\"])`; give the pool a data set \
+     instead, which payloads read with `sky.data(\"digits\")`: `.data(\"digits\", Data::folder(\"data/digits\"))`";

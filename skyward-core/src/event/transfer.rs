@@ -1,4 +1,4 @@
-//! How far a copy of files from a node to this host is.
+//! How far a copy of files between this host and a node is.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,9 +9,10 @@ use super::count;
 use crate::ids::NodeIndex;
 use crate::spec::unlimited::seconds;
 
-/// A copy of a file or folder from a node to this host, at one moment.
+/// A copy of a file or folder between a node and this host, at one moment.
 ///
 /// `Display` is one line for a person: `model.pt of node 0: 512 of 1024 MiB, 310 MiB/s, 2 s left`.
+/// What goes to a node reads `digits to node 0: …`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Transfer {
@@ -19,7 +20,9 @@ pub struct Transfer {
     pub number: u64,
     /// The node.
     pub node: NodeIndex,
-    /// The path on the node, or the name of the artifact.
+    /// Whether the files come from the node or go to it.
+    pub direction: TransferDirection,
+    /// The path on the node, or the name of the artifact, the checkpoint or the data set.
     pub name: String,
     /// The bytes that have arrived.
     pub bytes: u64,
@@ -36,6 +39,17 @@ pub struct Transfer {
     pub state: TransferState,
 }
 
+/// Where the files of a copy go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TransferDirection {
+    /// From the node to this host.
+    FromNode,
+    /// From this host to the node.
+    ToNode,
+}
+
 /// Whether a copy goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -50,10 +64,11 @@ pub enum TransferState {
 }
 
 impl Transfer {
-    /// A copy that begins now.
+    /// A copy from a node that begins now.
     pub fn new(number: u64, node: NodeIndex, name: impl Into<String>, total_bytes: u64, total_files: u64) -> Self {
         let (name, took, state) = (name.into(), Duration::ZERO, TransferState::Running);
-        Self { number, node, name, bytes: 0, total_bytes, files: 0, total_files, took, state }
+        let direction = TransferDirection::FromNode;
+        Self { number, node, direction, name, bytes: 0, total_bytes, files: 0, total_files, took, state }
     }
 
     /// The mean rate so far, in bytes per second; `None` before anything has arrived.
@@ -71,9 +86,13 @@ impl Transfer {
 
 impl fmt::Display for Transfer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { node, name, bytes, total_bytes, files, total_files, took, state, .. } = self;
+        let Self { node, direction, name, bytes, total_bytes, files, total_files, took, state, .. } = self;
         let (unit, name_of_unit) = if *total_bytes < 10 << 20 { (1 << 10, "KiB") } else { (1 << 20, "MiB") };
-        write!(f, "{name} of node {node}: ")?;
+        let of = match direction {
+            TransferDirection::FromNode => "of",
+            TransferDirection::ToNode => "to",
+        };
+        write!(f, "{name} {of} node {node}: ")?;
         let of_files = |f: &mut fmt::Formatter<'_>| match total_files {
             0 | 1 => Ok(()),
             total if *files == *total => write!(f, ", {total} files"),
@@ -117,6 +136,8 @@ mod tests {
         assert_eq!(transfer.to_string(), "run of node 2: 256 of 1024 MiB, 3 of 10 files, 128 MiB/s, 6 seconds left");
         transfer.state = TransferState::Failed;
         assert_eq!(transfer.to_string(), "run of node 2: 256 of 1024 MiB, 3 of 10 files, not saved");
+        transfer.direction = TransferDirection::ToNode;
+        assert_eq!(transfer.to_string(), "run to node 2: 256 of 1024 MiB, 3 of 10 files, not saved");
         let mut small = Transfer::new(2, NodeIndex(0), "log.csv", 100, 1);
         (small.bytes, small.files, small.took, small.state) = (100, 1, Duration::from_millis(50), TransferState::Done);
         assert_eq!(small.to_string(), "log.csv of node 0: 1 KiB in 0.1 s");

@@ -8,30 +8,48 @@ use tokio::time::Instant;
 use super::parts::PartKind;
 use super::pieces::Source;
 use super::timing::PROGRESS_PAUSE;
-use crate::event::{Transfer, TransferState};
+use crate::event::{Transfer, TransferDirection, TransferState};
+use crate::ids::NodeIndex;
 
 /// The reports of one copy. A copy that is dropped before its end has failed.
 pub(crate) struct Progress<'f> {
-    source: Arc<Source<'f>>,
+    report: Box<dyn Fn(&Transfer) + Send + Sync + 'f>,
     transfer: Transfer,
     began: Instant,
     reported: Instant,
 }
 
 impl<'f> Progress<'f> {
+    /// The files of a source begin to come to this host.
     pub(crate) fn begin(source: &Arc<Source<'f>>) -> Self {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         let files = source.parts.iter().filter(|part| matches!(part.kind, PartKind::File { .. })).count();
-        let transfer = Transfer::new(number, source.node, &source.name, source.size(), files as u64);
-        let began = Instant::now();
-        Self { source: Arc::clone(source), transfer, began, reported: began }
+        let transfer = Transfer::new(next_number(), source.node, &source.name, source.size(), files as u64);
+        let source = Arc::clone(source);
+        Self::of(transfer, move |transfer| source.files.report(transfer))
     }
 
-    /// These bytes have arrived, and perhaps the end of a file.
-    pub(crate) fn add(&mut self, bytes: usize, is_end: bool) {
+    /// So many bytes and files begin to go to a node.
+    pub(crate) fn to_node(
+        node: NodeIndex,
+        name: &str,
+        bytes: u64,
+        files: u64,
+        report: impl Fn(&Transfer) + Send + Sync + 'f,
+    ) -> Self {
+        let mut transfer = Transfer::new(next_number(), node, name, bytes, files);
+        transfer.direction = TransferDirection::ToNode;
+        Self::of(transfer, report)
+    }
+
+    fn of(transfer: Transfer, report: impl Fn(&Transfer) + Send + Sync + 'f) -> Self {
+        let began = Instant::now();
+        Self { report: Box::new(report), transfer, began, reported: began }
+    }
+
+    /// These bytes have arrived, and the ends of so many files.
+    pub(crate) fn add(&mut self, bytes: usize, ends: u64) {
         self.transfer.bytes += bytes as u64;
-        self.transfer.files += u64::from(is_end);
+        self.transfer.files += ends;
         if self.reported.elapsed() >= PROGRESS_PAUSE {
             self.reported = Instant::now();
             self.report();
@@ -45,7 +63,7 @@ impl<'f> Progress<'f> {
 
     fn report(&mut self) {
         self.transfer.took = self.began.elapsed();
-        self.source.files.report(&self.transfer);
+        (self.report)(&self.transfer);
     }
 }
 
@@ -56,4 +74,10 @@ impl Drop for Progress<'_> {
         }
         self.report();
     }
+}
+
+/// A number that no other copy of this process has.
+fn next_number() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }

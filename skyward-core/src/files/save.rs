@@ -77,7 +77,7 @@ async fn write_all(source: &Arc<Source<'_>>, scratch: &Arc<Scratch>, progress: &
             current.write(&bytes)
         });
         writing = written.await?;
-        progress.add(length, writing.is_none());
+        progress.add(length, u64::from(writing.is_none()));
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ use super::fleet::account::Account;
 use super::handle::Pool;
 use super::plan::PoolPlan;
 use crate::bootstrap::Included;
+use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::event::Events;
 use crate::ids::PoolId;
@@ -54,7 +55,7 @@ use crate::terminal::Terminal;
 /// | what | methods |
 /// |---|---|
 /// | machines | [`provider`](Self::provider), [`nodes`](Self::nodes), [`workers_per_node`](Self::workers_per_node), [`accelerator`](Self::accelerator), [`cpus`](Self::cpus), [`memory_gib`](Self::memory_gib), [`disk_gib`](Self::disk_gib), [`architecture`](Self::architecture), [`market`](Self::market), [`zones`](Self::zones), [`label`](Self::label) |
-/// | what runs | [`payload`](Self::payload), [`payload_of`](Self::payload_of), [`lazily`](Self::lazily), [`plugin`](Self::plugin), [`image`](Self::image), [`mixed_environments`](Self::mixed_environments), [`storage`](Self::storage) |
+/// | what runs | [`payload`](Self::payload), [`payload_of`](Self::payload_of), [`lazily`](Self::lazily), [`plugin`](Self::plugin), [`image`](Self::image), [`mixed_environments`](Self::mixed_environments), [`storage`](Self::storage), [`data`](Self::data) |
 /// | bounds | [`budget`](Self::budget), [`most_usd_per_hour`](Self::most_usd_per_hour), [`assume_usd_per_hour`](Self::assume_usd_per_hour), [`limits`](Self::limits), [`tasks`](Self::tasks), [`until`](Self::until) |
 /// | what one sees | [`events`](Self::events), [`trace_context`](Self::trace_context), and with the feature `terminal` its `terminal` |
 /// | before a start | [`check`](Self::check), [`plan`](Self::plan), [`rehearse`](Self::rehearse), [`rehearse_within`](Self::rehearse_within) |
@@ -72,6 +73,7 @@ pub struct PoolBuilder {
     is_mixed: bool,
     limits: Limits,
     storage: Option<Storage>,
+    data: Vec<(String, Data)>,
     budget: Budget,
     assumed: Option<f64>,
     tasks: TaskOptions,
@@ -109,6 +111,7 @@ impl PoolBuilder {
             is_mixed: false,
             limits: Limits::default(),
             storage: None,
+            data: Vec::new(),
             budget: Budget::default(),
             assumed: None,
             tasks: TaskOptions::default(),
@@ -192,6 +195,24 @@ impl PoolBuilder {
     /// ```
     pub fn storage(mut self, storage: Storage) -> Self {
         self.storage = Some(storage);
+        self
+    }
+
+    /// Gives the pool a data set under a name: payloads get its folder with `sky.data("digits")`. Each
+    /// machine gets its files once, before its workers start, into a cache that outlives the pool. The
+    /// start of the pool checks that the folder can be read and brought before anything is launched.
+    ///
+    /// A name has 1 to 100 letters from A to Z, digits, `.`, `_` and `-`, with no `.` at the beginning.
+    ///
+    /// ```
+    /// # use skyward_core as skyward;
+    /// use skyward::data::Data;
+    /// use skyward::pool::Pool;
+    ///
+    /// let builder = Pool::builder().data("digits", Data::folder("data/digits"));
+    /// ```
+    pub fn data(mut self, name: impl Into<String>, data: Data) -> Self {
+        self.data.push((name.into(), data));
         self
     }
 

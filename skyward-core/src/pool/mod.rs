@@ -6,6 +6,7 @@ mod builder;
 mod checkpoints;
 mod command;
 mod custody;
+mod data;
 mod driver;
 mod environment;
 mod fleet;

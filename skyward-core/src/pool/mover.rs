@@ -316,8 +316,9 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The most bytes of a body: a piece of a file, or a list of entries of which one may be long.
-const MOST_BODY: usize = 4 << 20;
+/// The most bytes of a body: a piece of a file, a list of entries of which one may be long, or the
+/// numbers of all files of a data set.
+const MOST_BODY: usize = 8 << 20;
 /// The most characters of a refusal that an error shows.
 const MOST_WORDS: usize = 1000;
 
@@ -328,6 +329,8 @@ pub(crate) enum Line {
     Files,
     /// Short messages, which must not wait for pieces of files; and news.
     Control,
+    /// Data sets: a mover may wait long until it answers.
+    Data,
 }
 
 /// The connections to the movers of nodes.

@@ -53,6 +53,7 @@ cargo xtask bench local   calls, values and starts on this host, beside Ray, Das
 cargo xtask bench python  calls and joblib in a payload, beside loky, Dask and Ray
 cargo xtask bench macro   `cargo check` of crates with many payloads, beside the same crates without payloads
 cargo xtask bench ssh     nodes that are reached by SSH, beside `ssh` and beside processes started by hand
+cargo xtask bench data    files in and out of a node that is reached by SSH, and saves, beside rsync, scp and tar
 cargo xtask bench docker  nodes that are containers, beside bare exec streams and `docker run`
 cargo xtask bench aws     instances of an EC2 on loopback: calls, starts and offers, beside processes started by hand
 
@@ -97,10 +98,9 @@ mod tests {
         let message = |line: &str| bench(line).unwrap_err().to_string();
         assert!(message("docker --only call_p50_us").contains("docker_call_p50_us"));
         assert!(message("ssh --ours").ends_with("its options are: --only, --quick"));
-        assert!(
-            message("moon")
-                .contains("bench local, bench python, bench macro, bench ssh, bench docker, bench aws (not moon)")
-        );
+        assert!(message("moon").contains(
+            "bench local, bench python, bench macro, bench ssh, bench data, bench docker, bench aws (not moon)"
+        ));
     }
 
     #[test]

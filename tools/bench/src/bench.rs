@@ -6,7 +6,7 @@ use skyward_tools::context::Context;
 use skyward_tools::process::Run;
 
 use crate::rows::{Measured, Row, Suite};
-use crate::{aws, docker, expansion, local, ssh};
+use crate::{aws, data, docker, expansion, local, ssh};
 
 /// A run of a suite, as the command line asks for it.
 #[derive(Debug, PartialEq)]
@@ -23,6 +23,7 @@ pub(crate) struct Bench {
 pub(crate) fn run(bench: &Bench, context: &Context) -> Result<()> {
     let mut measured = Measured::default();
     match bench.suite.name {
+        "data" => data::measure(bench, context, &mut measured)?,
         "ssh" => ssh::measure(bench, context, &mut measured)?,
         "docker" => docker::measure(bench, context, &mut measured)?,
         "aws" => aws::measure(bench, context, &mut measured)?,

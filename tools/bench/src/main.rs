@@ -4,6 +4,7 @@
 mod args;
 mod aws;
 mod bench;
+mod data;
 mod docker;
 mod expansion;
 mod local;

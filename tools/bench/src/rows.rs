@@ -199,6 +199,24 @@ pub(crate) const SSH: Suite = Suite {
     ],
 };
 
+/// Beside programs that copy files over `ssh`, and beside a training's own write.
+pub(crate) const DATA: Suite = Suite {
+    name: "data",
+    systems: &["skyward", "rsync", "scp", "tar", "alone"],
+    rows: &[
+        Row::new("data_1_file_in_s", within(COPIERS)),
+        Row::new("data_1_file_again_s", at_most(0.2)),
+        Row::new("data_10000_files_in_s", within(COPIERS)),
+        Row::new("data_10000_files_again_s", at_most(0.2)),
+        Row::new("artifact_out_s", within(COPIERS)),
+        Row::new("save_wait_s", within(&[("alone", 1.05)])),
+        Row::new("save_committed_s", Budget::None),
+    ],
+};
+
+/// At least 0.9 of the best.
+const COPIERS: &[(&str, f64)] = &[("rsync", 1.0 / 0.9), ("scp", 1.0 / 0.9), ("tar", 1.0 / 0.9)];
+
 /// Beside what the engine does alone: a bare exec stream to `cat`, `docker run`, `docker rm`.
 pub(crate) const DOCKER: Suite = Suite {
     name: "docker",
@@ -258,7 +276,7 @@ pub(crate) const MACRO: Suite = Suite {
 };
 
 /// All of them.
-pub(crate) const SUITES: &[Suite] = &[LOCAL, PYTHON, MACRO, SSH, DOCKER, AWS];
+pub(crate) const SUITES: &[Suite] = &[LOCAL, PYTHON, MACRO, SSH, DATA, DOCKER, AWS];
 
 #[cfg(test)]
 mod tests {

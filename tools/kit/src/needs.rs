@@ -29,9 +29,10 @@ pub struct Need {
 }
 
 /// The Needs that tests may name.
-static ALL: [&Need; 19] = [
+static ALL: [&Need; 20] = [
     &TIME,
     &SSHD,
+    &COPIERS,
     &DOCKER,
     &MOTO,
     &EC2_MACHINES,
@@ -56,6 +57,9 @@ static TIME: Need = Need::program("time", &[]);
 
 /// OpenSSH's server, which tests start as the current user.
 pub static SSHD: Need = Need::program("sshd", &[("sshd", "openssh-server")]);
+
+/// The programs that copy files over SSH, which `bench data` compares with.
+pub static COPIERS: Need = Need::program("copiers", &[("rsync", "rsync"), ("scp", "openssh-client"), ("tar", "tar")]);
 
 /// A Docker engine, with the images of nodes. No engine is installed; the images are made.
 pub static DOCKER: Need = Need::new("docker", &[], |context| Ok(Images::ensure(context)?.map(drop)));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::PoolBuilder;
 use super::devices::with_cpu_devices;
+use crate::data::check_name;
 use crate::error::{Error, ErrorKind, Result};
 use crate::payload::metadata::Metadata;
 use crate::pool::blueprint::decorated::Decorated;
@@ -30,6 +31,14 @@ impl PoolBuilder {
         }
         check_workers(self.nodes, workers)?;
         self.limits.check()?;
+        for (at, (name, data)) in self.data.iter().enumerate() {
+            check_name(name)?;
+            if self.data[..at].iter().any(|(other, _)| other == name) {
+                let message = format!("the pool has two data sets with the name `{name}`");
+                return Err(Error::new(ErrorKind::InvalidSpec, message).with_hint("give each a name of its own"));
+            }
+            data.check_folder()?;
+        }
         let cluster = ClusterInfo::new(self.nodes.wanted(), workers)
             .accelerator(self.requirements.accelerator.clone())
             .cpus(self.requirements.cpus)

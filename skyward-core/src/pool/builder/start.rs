@@ -14,13 +14,14 @@ use crate::error::{Error, Result};
 use crate::event::Events;
 use crate::ids::PoolId;
 use crate::pool::custody::cleanup::Cleanup;
+use crate::pool::data::DataSets;
 use crate::pool::driver::run::Driver;
 use crate::pool::driver::supervisor::Supervisor;
 use crate::pool::fleet::account::Account;
 use crate::pool::handle::Pool;
 use crate::pool::metrics::Metrics;
 use crate::pool::spawn::spawn;
-use crate::pool::tasks::shared::{Settings, Shared, Stored};
+use crate::pool::tasks::shared::{Settings, Shared};
 use crate::provider::{Provider, keeper};
 use crate::spec::Secrets;
 
@@ -170,8 +171,8 @@ impl PoolBuilder {
         let span = tracing::info_span!(target: "skyward::pool", "pool", pool = %pool, provider = self.provider.name());
         let (commands, received) = mpsc::unbounded_channel();
         let (news, heard) = mpsc::unbounded_channel();
-        let stored = self.storage.clone().map(|storage| Stored { storage, news });
-        let heard = stored.as_ref().map(|_| heard);
+        let serves = self.storage.is_some() || !self.data.is_empty();
+        let (news, heard) = (serves.then_some(news), serves.then_some(heard));
         let outlives = blueprint.provider.capabilities().keeper.then(|| keeper::outlives(self.limits.lease));
         let account = Account::new(self.budget, self.limits.shutdown).outlives(outlives);
         let account = Arc::new(Mutex::new(account));
@@ -186,7 +187,9 @@ impl PoolBuilder {
             metrics: Metrics::new(self.provider.name()),
             account: Arc::clone(&account),
             events: std::mem::take(&mut self.watched).into_buffer(),
-            stored,
+            storage: self.storage.clone(),
+            data: DataSets::new(std::mem::take(&mut self.data)),
+            news,
         };
         let shared = Shared::new(pool.clone(), settings, commands);
         let screen = self.show(shared.events(), &span);

@@ -1,5 +1,5 @@
-//! The desk of a pool: hears the movers of all nodes, and passes their news to the task of the name
-//! that they concern.
+//! The desk of a pool: hears the movers of all nodes, passes their news to the task of the name that they
+//! concern, and has data sets brought that workers ask for.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::attempt::{Channel, Saved};
-use super::messages::{FromPayload, Record};
+use super::lazily::bring;
+use super::messages::{FromPayload, Record, ToPayload};
 use super::name::{Heard, Name};
 use super::post::Post;
 use super::room::Room;
 use super::timing::{ATTEND_PAUSE, REACH_PAUSE, RELEASE};
+use crate::error::{Error, ErrorKind};
 use crate::ids::{MachineId, NodeIndex};
 use crate::pool::mover::{Line, News};
-use crate::pool::tasks::shared::{Shared, Stored};
-use crate::storage::Storage;
+use crate::pool::tasks::shared::Shared;
 use crate::worker::message::{Note, ToMover};
 
 /// The desk of a pool.
 pub(crate) struct Desk {
     shared: Arc<Shared>,
-    storage: Storage,
     post: Post,
     news: mpsc::UnboundedReceiver<News>,
     end: oneshot::Receiver<()>,
@@ -35,6 +35,8 @@ pub(crate) struct Desk {
     names: HashMap<String, mpsc::UnboundedSender<Heard>>,
     /// The tasks of the names.
     tasks: JoinSet<()>,
+    /// Bring data sets.
+    brings: JoinSet<()>,
     room: Room,
     /// The name that each rank uses, and its connection, by the id of the use.
     opens: HashMap<String, (String, Channel)>,
@@ -69,12 +71,11 @@ impl DeskEnd {
 }
 
 impl Desk {
-    pub(crate) fn new(shared: &Arc<Shared>, stored: &Stored, news: mpsc::UnboundedReceiver<News>) -> (Self, DeskEnd) {
+    pub(crate) fn new(shared: &Arc<Shared>, news: mpsc::UnboundedReceiver<News>) -> (Self, DeskEnd) {
         let (end, ends) = oneshot::channel();
         let (ending, ended) = oneshot::channel();
         let desk = Self {
             shared: Arc::clone(shared),
-            storage: stored.storage.clone(),
             post: Post(Arc::clone(shared)),
             news,
             end: ends,
@@ -83,6 +84,7 @@ impl Desk {
             attendants: JoinSet::new(),
             names: HashMap::new(),
             tasks: JoinSet::new(),
+            brings: JoinSet::new(),
             room: Room::new(),
             opens: HashMap::new(),
             heard: HashMap::new(),
@@ -105,10 +107,12 @@ impl Desk {
                     None => break,
                 },
                 Some(_) = self.tasks.join_next() => {}
+                Some(_) = self.brings.join_next() => {}
                 () = changed => {}
             }
         }
         self.attendants.abort_all();
+        self.brings.abort_all();
         // The tasks of the names end with the last sender.
         self.names.clear();
         while self.tasks.join_next().await.is_some() {}
@@ -130,6 +134,7 @@ impl Desk {
             self.heard.retain(|channel, _| channel.machine != machine);
             self.closed.retain(|channel| channel.machine != machine);
             self.opens.retain(|_, (_, at)| at.machine != machine);
+            self.shared.data.forget(&machine);
             self.tell_all(|| Heard::MachineGone(machine.clone()));
         }
         for (machine, node) in present {
@@ -147,7 +152,10 @@ impl Desk {
         let node = attended.node;
         let channel = |number| Channel { node, machine: machine.clone(), number };
         match note {
-            None => attended.lost.notify_one(),
+            None => {
+                attended.lost.notify_one();
+                self.shared.data.forget(&machine);
+            }
             Some(Note::Sent { channel: from, number, body }) => self.on_sent(channel(from), number, &body),
             Some(Note::Closed { channel: from }) => {
                 let channel = channel(from);
@@ -193,6 +201,10 @@ impl Desk {
             return;
         }
         let (name, heard) = match FromPayload::read(body) {
+            Ok(FromPayload::Open(opening)) if self.shared.storage.is_none() => {
+                self.post.deliver(&from, &ToPayload::refused(opening.n, &without_storage()));
+                return;
+            }
             Ok(FromPayload::Open(opening)) => {
                 self.opens.insert(opening.open.clone(), (opening.name.clone(), from.clone()));
                 (opening.name.clone(), Heard::Open(opening, from))
@@ -210,14 +222,19 @@ impl Desk {
                 let Some((name, _)) = self.opens.get(&open) else { return };
                 (name.clone(), Heard::Wait { n, open, step, from })
             }
+            Ok(FromPayload::Data { n, name }) => {
+                self.brings.spawn(bring(self.post.clone(), from, n, name));
+                return;
+            }
             Err(error) => {
                 tracing::warn!(pool = %self.shared.pool, node = from.node.0, %error, "a payload has sent a message that is none");
                 return;
             }
         };
+        let Some(storage) = &self.shared.storage else { return };
         let task = self.names.entry(name).or_insert_with_key(|name| {
             let (task, inbox) = mpsc::unbounded_channel();
-            self.tasks.spawn(Name::new(&self.shared, &self.storage, &self.room, name.clone(), inbox).run());
+            self.tasks.spawn(Name::new(&self.shared, storage, &self.room, name.clone(), inbox).run());
             task
         });
         let _ = task.send(heard);
@@ -245,6 +262,11 @@ async fn attend(shared: Arc<Shared>, node: NodeIndex, machine: MachineId, lost: 
             () = lost.notified() => {}
         }
     }
+}
+
+fn without_storage() -> Error {
+    Error::new(ErrorKind::InvalidSpec, "this pool has no storage for checkpoints")
+        .with_hint("give it one: `Pool::builder().storage(Storage::folder(\"/data/runs\"))`")
 }
 
 /// How many connections that have ended are remembered: as many as movers keep, of some nodes.

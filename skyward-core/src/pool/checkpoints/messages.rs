@@ -1,4 +1,5 @@
-//! What a worker and the client say to each other about checkpoints. Movers pass it on unread.
+//! What a worker and the client say to each other about checkpoints and data sets. Movers pass it on
+//! unread.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,11 @@ pub(super) enum FromPayload {
     },
     Close {
         open: String,
+    },
+    /// Answer when a data set is on the machine.
+    Data {
+        n: u64,
+        name: String,
     },
 }
 
@@ -111,6 +117,11 @@ pub(super) enum ToPayload {
     Done {
         n: u64,
     },
+    /// Where a data set is.
+    Brought {
+        n: u64,
+        path: String,
+    },
     Refused {
         n: u64,
         error: Failure,
@@ -140,10 +151,10 @@ impl FromPayload {
     ///
     /// [`ErrorKind::Protocol`] for bytes that are none: a payload may send anything.
     pub(super) fn read(body: &[u8]) -> Result<Self> {
-        let said: Said = decode("message about checkpoints", body)?;
+        let said: Said = decode("message", body)?;
         let lengths = [said.kind.len(), said.open.len(), said.name.len(), said.key.len()];
         if lengths.into_iter().any(|length| length > LONGEST_TEXT) {
-            return Err(unreadable("message about checkpoints", &"it has too long a text"));
+            return Err(unreadable("message", &"it has too long a text"));
         }
         let Said { n, open, step, name, keep, writers, own, key, rank, ranks, worker_rank, generation, .. } = said;
         Ok(match &*said.kind {
@@ -153,7 +164,8 @@ impl FromPayload {
             "due" => Self::Due { open, step },
             "wait" => Self::Wait { n, open, step },
             "close" => Self::Close { open },
-            other => return Err(unreadable("message about checkpoints", &format!("its kind is {other:?}"))),
+            "data" => Self::Data { n, name },
+            other => return Err(unreadable("message", &format!("its kind is {other:?}"))),
         })
     }
 }

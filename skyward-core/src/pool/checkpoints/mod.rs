@@ -8,6 +8,7 @@
 mod ask;
 mod attempt;
 pub(crate) mod desk;
+mod lazily;
 mod messages;
 mod name;
 mod post;

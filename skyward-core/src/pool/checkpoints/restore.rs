@@ -1,6 +1,7 @@
 //! Brings what a try begins with from the storage to the nodes of its ranks.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,14 +15,15 @@ use super::messages::ToPayload;
 use super::timing::{OWNER_GONE, OWNER_PAUSE, RESTORE_PAUSE};
 use crate::checkpoint::{Claim, Commit, Latest, Owner, Skipped};
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{Part, PartKind, manifest_of};
+use crate::event::{PoolEvent, Transfer};
+use crate::files::{Part, Progress, manifest_of};
 use crate::ids::MachineId;
 use crate::pool::mover::Line;
 use crate::pool::tasks::files::unexpected;
 use crate::pool::tasks::shared::Shared;
 use crate::provider::client;
 use crate::spec::hex;
-use crate::storage::Storage;
+use crate::storage::{ObjectPath, Storage};
 use crate::worker::message::{FromMover, ToMover};
 
 /// What a try begins with.
@@ -158,22 +160,36 @@ impl Restoring<'_> {
     }
 }
 
+/// A piece of a file, and where it is in the storage.
+struct Stored {
+    path: PathBuf,
+    offset: u64,
+    object: ObjectPath,
+    range: Range<u64>,
+    is_last: bool,
+}
+
 /// Writes all files to the node.
 async fn write(node: &Restoring<'_>, start: &Start, commit: &Commit, files: &[Part]) -> Result<()> {
-    let is_file = |part: &&Part| matches!(part.kind, PartKind::File { .. });
-    let paths: Vec<PathBuf> = files.iter().filter(is_file).map(|part| part.path.clone()).collect();
+    let files: Vec<&Part> = files.iter().filter(|part| part.size() > 0).collect();
+    let name = format!("step {} of {}", commit.step(), start.claim.name());
+    let bytes = files.iter().map(|part| part.size()).sum();
+    let report = |transfer: &Transfer| node.shared.emit(PoolEvent::Transfer(transfer.clone()));
+    let mut progress = Progress::to_node(node.at.node, &name, bytes, files.len() as u64, report);
+    let paths: Vec<PathBuf> = files.into_iter().map(|part| part.path.clone()).collect();
     let commit = commit.clone();
     let pieces = paths.into_iter().flat_map(move |path| {
         let mut offset = 0;
         let pieces: Vec<_> = commit.pieces(&path).collect();
-        pieces.into_iter().map(move |(object, range)| {
+        let last = pieces.len();
+        (1..).zip(pieces).map(move |(number, (object, range))| {
             let at = offset;
             offset += range.end - range.start;
-            (path.clone(), at, object, range)
+            Stored { path: path.clone(), offset: at, object, range, is_last: number == last }
         })
     });
     stream::iter(pieces)
-        .map(|(path, offset, object, range)| async move {
+        .map(|Stored { path, offset, object, range, is_last }| async move {
             let length = range.end - range.start;
             let body: Bytes = start.claim.read(&object, range).await?;
             if body.len() as u64 != length {
@@ -182,13 +198,18 @@ async fn write(node: &Restoring<'_>, start: &Start, commit: &Commit, files: &[Pa
             }
             let write = ToMover::Write { commit: node.id.clone(), path, offset, body };
             match node.send(Line::Files, &write).await? {
-                FromMover::Done => Ok(()),
+                FromMover::Done => Ok((length as usize, u64::from(is_last))),
                 _ => Err(unexpected()),
             }
         })
         .buffered(AHEAD)
-        .try_collect::<()>()
-        .await
+        .try_for_each(|(bytes, ends)| {
+            progress.add(bytes, ends);
+            std::future::ready(Ok(()))
+        })
+        .await?;
+    progress.end();
+    Ok(())
 }
 
 /// The error of a checkpoint whose bytes in the storage are not those that were saved.

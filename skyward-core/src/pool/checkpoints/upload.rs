@@ -140,7 +140,7 @@ async fn store(shared: &Arc<Shared>, room: &Room, claim: &Claim, upload: &Upload
         upload.check()?;
         let (index, mut bytes) = (piece.part, piece.bytes);
         let is_end = hashed.is_last(index, bytes.len(), listed[index].size());
-        progress.add(bytes.len(), is_end);
+        progress.add(bytes.len(), u64::from(is_end));
         hashed = add(hashed, index, bytes.clone()).await?;
         while part.len() + bytes.len() >= LARGEST_PART as usize {
             part.extend_from_slice(&bytes.split_to(LARGEST_PART as usize - part.len()));

@@ -36,7 +36,7 @@ pub(crate) struct Driver {
     deadline: Option<Duration>,
     /// The task that shows events on the terminal.
     screen: Option<JoinHandle<()>>,
-    /// The news of movers, if the pool has a storage.
+    /// The news of movers, if workers may have requests.
     news: Option<mpsc::UnboundedReceiver<News>>,
     /// Ends the desk of checkpoints.
     desk: Option<DeskEnd>,
@@ -63,8 +63,8 @@ impl Driver {
         beside.spawn(run_background(Arc::clone(&shared)).in_current_span());
         beside.spawn(watch_runtime(Arc::clone(&shared)).in_current_span());
         beside.spawn(take_up(blueprint.provider.clone()).in_current_span());
-        if let (Some(news), Some(stored)) = (self.news.take(), &shared.stored) {
-            let (desk, end) = Desk::new(&shared, stored, news);
+        if let Some(news) = self.news.take() {
+            let (desk, end) = Desk::new(&shared, news);
             beside.spawn(desk.run().in_current_span());
             self.desk = Some(end);
         }
@@ -227,12 +227,20 @@ impl std::fmt::Debug for Driver {
     }
 }
 
-/// Brings the pool up, once its storage is known to keep what is committed.
+/// Brings the pool up, once its storage is known to keep what is committed, and its data sets are known
+/// to be there.
 async fn bring_up(blueprint: &Blueprint, shared: &Arc<Shared>, cleanup: &Cleanup) -> Result<Started> {
-    if let Some(stored) = &shared.stored {
-        stored.storage.check().await?;
+    if let Some(storage) = &shared.storage {
+        storage.check().await?;
     }
-    blueprint.bring_up(shared, cleanup).await
+    shared.data.check().await?;
+    let mut up = std::pin::pin!(blueprint.bring_up(shared, cleanup));
+    // The files are read while the machines start.
+    tokio::select! {
+        biased;
+        up = &mut up => up,
+        () = shared.data.read() => up.await,
+    }
 }
 
 /// Why a pool ends by itself, and until when its running tasks may go on.

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::greeting::{greet, greet_persistently, listen};
 use super::make::Node;
+use super::mover::NewNode;
 use super::timing::AGENT_ANSWER;
 use crate::error::{Error, ErrorKind, LastWords, Result, WorkerExit};
 use crate::event::PoolEvent;
@@ -105,6 +106,7 @@ impl World {
         // The span is not entered: tasks that are spawned here live on and would keep it open.
         let failed = tracing::field::Empty;
         let span = tracing::info_span!(target: "skyward::pool", "workers", generation = number, workers, otel.status_code = failed);
+        bring_data(shared, nodes).await?;
         let began = Instant::now();
         let started = self.start_all(shared, nodes, generation, ranks).await;
         match &started {
@@ -311,7 +313,8 @@ impl World {
                 generation: generation.0,
                 joined: shared.lock().scheduler.is_joined(),
                 shared_host: self.cluster.shared_host,
-                storage: shared.stored.is_some(),
+                storage: shared.storage.is_some(),
+                data: shared.data.names().map(ToOwned::to_owned).collect(),
                 peers: [],
             },
         }
@@ -321,6 +324,24 @@ impl World {
         let hooks = self.plugins.hooks(cluster).into_iter();
         hooks.map(|(plugin, hook)| StartHook { plugin, hook }).collect()
     }
+}
+
+/// Brings the data sets of the pool to the nodes that lack them.
+async fn bring_data(shared: &Shared, nodes: &[Arc<Node>]) -> std::result::Result<(), NotStarted> {
+    if shared.data.is_empty() {
+        return Ok(());
+    }
+    let began = Instant::now();
+    let brings = nodes.iter().map(|node| async move {
+        let brought = shared.data.bring_all(&NewNode { shared, node }).await;
+        brought.map_err(|error| {
+            let error = if error.is_temporary() { lost_if_silent(node, error) } else { error };
+            NotStarted { node: node.index, error }
+        })
+    });
+    try_join_all(brings).await?;
+    shared.metrics.step("data", began.elapsed());
+    Ok(())
 }
 
 /// Turns the error of an agent that does not answer, or cannot be reached, into the loss of its

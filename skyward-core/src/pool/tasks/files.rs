@@ -14,7 +14,7 @@ use crate::event::{PoolEvent, Transfer};
 use crate::files::{Entry, Identity, LARGEST_PIECE, NodeFiles, NodePath, Piece};
 use crate::ids::{MachineId, NodeIndex};
 use crate::pool::command::Command;
-use crate::pool::mover::{Line, Mover};
+use crate::pool::mover::{Line, Mover, Route};
 use crate::worker::message::{FromMover, ToMover};
 
 #[async_trait]
@@ -120,10 +120,20 @@ impl Shared {
         line: Line,
         request: &ToMover,
     ) -> Result<FromMover> {
+        self.ask_reached(node, request, || self.mover(node, machine, line)).await
+    }
+
+    /// Sends a request as [`ask_mover`](Self::ask_mover), over connections that `reach` returns.
+    pub(crate) async fn ask_reached<F: Future<Output = Result<Mover>>>(
+        &self,
+        node: NodeIndex,
+        request: &ToMover,
+        reach: impl Fn() -> F,
+    ) -> Result<FromMover> {
         let mut pause = FIRST_MOVER_PAUSE;
         let mut failing: Option<Instant> = None;
         loop {
-            let error = match self.mover(node, machine, line).await {
+            let error = match reach().await {
                 Ok(mover) => match mover.ask(request).await {
                     Err(error) if is_lost(&error) => error,
                     answered => return answered.map_err(|error| error.with_context("node", node)),
@@ -142,7 +152,7 @@ impl Shared {
 
     /// The connection to the mover of a node; a new one if there is none that lasts.
     async fn mover(&self, node: NodeIndex, expected: Option<&MachineId>, line: Line) -> Result<Mover> {
-        let Some(route) = self.movers.route(node, line) else { return Err(self.without_files()) };
+        let route = self.route_to_mover(node, line)?;
         let machine = {
             let state = self.lock();
             let Some(row) = state.nodes.get(node) else {
@@ -161,6 +171,15 @@ impl Shared {
             reached.await.unwrap_or_else(|_| Err(self.without_files()))
         };
         route.mover(&machine, reach).await
+    }
+
+    /// The route to the mover of a node.
+    ///
+    /// # Errors
+    ///
+    /// The pool has ended.
+    pub(crate) fn route_to_mover(&self, node: NodeIndex, line: Line) -> Result<Arc<Route>> {
+        self.movers.route(node, line).ok_or_else(|| self.without_files())
     }
 
     /// The error for files of a pool that has ended.

@@ -28,6 +28,7 @@ use crate::event::{Events, PoolEvent};
 use crate::ids::{Generation, NodeIndex, PoolId, Rank};
 use crate::payload::{Source, TaskOptions, TraceSource};
 use crate::pool::command::Command;
+use crate::pool::data::DataSets;
 use crate::pool::fleet::Verdict;
 use crate::pool::fleet::account::Account;
 use crate::pool::foreign::foreign;
@@ -76,14 +77,10 @@ pub(crate) struct Shared {
     /// The connections to the movers of nodes.
     pub(super) movers: Movers,
     /// Where checkpoints are stored, if the pool has a storage.
-    pub(crate) stored: Option<Stored>,
-}
-
-/// Where checkpoints are stored.
-pub(crate) struct Stored {
-    pub(crate) storage: Storage,
-    /// Where the news of movers go.
-    pub(crate) news: mpsc::UnboundedSender<News>,
+    pub(crate) storage: Option<Storage>,
+    pub(crate) data: DataSets,
+    /// Where the news of movers go, if workers may have requests.
+    pub(crate) news: Option<mpsc::UnboundedSender<News>>,
 }
 
 /// The settings with which a pool starts.
@@ -98,7 +95,9 @@ pub(crate) struct Settings {
     pub(crate) metrics: Metrics,
     pub(crate) account: Arc<Mutex<Account>>,
     pub(crate) events: Arc<EventBuffer>,
-    pub(crate) stored: Option<Stored>,
+    pub(crate) storage: Option<Storage>,
+    pub(crate) data: DataSets,
+    pub(crate) news: Option<mpsc::UnboundedSender<News>>,
 }
 
 impl Shared {
@@ -114,7 +113,9 @@ impl Shared {
             metrics,
             account,
             events,
-            stored,
+            storage,
+            data,
+            news,
         } = settings;
         Arc::new(Self {
             pool,
@@ -139,7 +140,9 @@ impl Shared {
             background: Notify::new(),
             waiters: Waiters::default(),
             movers: Movers::default(),
-            stored,
+            storage,
+            data,
+            news,
         })
     }
 

@@ -27,6 +27,9 @@ pub enum ToMover {
     Restore { commit: String, manifest: Bytes },
     Write { commit: String, path: PathBuf, offset: u64, body: Bytes },
     Complete { commit: String },
+    Attach { most: u64, manifest: Bytes },
+    Fill { id: String, spans: Vec<(u32, u64, u64)>, body: Bytes },
+    Publish { id: String },
 }
 
 /// From a mover to the client.
@@ -41,6 +44,7 @@ pub enum FromMover {
     Step { step: i64 },
     Restored { path: PathBuf, complete: bool },
     Busy,
+    Attached { id: String, path: PathBuf, complete: bool, missing: Vec<u32> },
     Note(Note),
     Error { text: String },
 }
@@ -94,8 +98,8 @@ impl ToMover {
     /// The body.
     pub fn body(&self) -> Bytes {
         match self {
-            Self::Deliver { body, .. } | Self::Write { body, .. } => body.clone(),
-            Self::Restore { manifest, .. } => manifest.clone(),
+            Self::Deliver { body, .. } | Self::Write { body, .. } | Self::Fill { body, .. } => body.clone(),
+            Self::Restore { manifest, .. } | Self::Attach { manifest, .. } => manifest.clone(),
             _ => Bytes::new(),
         }
     }
@@ -122,6 +126,9 @@ impl ToMover {
             Self::Restore { commit, .. } => pack(&(201, request, commit)),
             Self::Write { commit, path, offset, .. } => pack(&(202, request, commit, bytes_of(path), offset)),
             Self::Complete { commit } => pack(&(203, request, commit)),
+            Self::Attach { most, .. } => pack(&(204, request, most)),
+            Self::Fill { id, spans, .. } => pack(&(205, request, id, spans)),
+            Self::Publish { id } => pack(&(206, request, id)),
         }
     }
 }
@@ -168,6 +175,12 @@ impl FromMover {
                 (request, Self::Restored { path: path_of(&head.next::<Bytes>()?), complete: head.next()? })
             }
             235 => (head.next()?, Self::Busy),
+            236 => {
+                let (request, id, path) = (head.next()?, head.next()?, path_of(&head.next::<Bytes>()?));
+                let complete = head.next()?;
+                let missing = rmp_serde::from_slice(&frame.body).map_err(|error| protocol("list of files", &error))?;
+                (request, Self::Attached { id, path, complete, missing })
+            }
             ERROR => {
                 let _refused: u32 = head.next()?;
                 (0, Self::Error { text: head.next()? })

@@ -61,6 +61,8 @@ pub struct Cluster {
     pub shared_host: bool,
     /// Whether the pool has a storage for checkpoints.
     pub storage: bool,
+    /// The names of the pool's data sets.
+    pub data: Vec<String>,
     /// Empty here: [`Peers`] replace it.
     pub(crate) peers: [Peer; 0],
 }

@@ -90,6 +90,7 @@ fn peers_are_the_end_of_a_start_spec() {
         joined: true,
         shared_host: false,
         storage: false,
+        data: Vec::new(),
         peers: [],
     };
     let spec = StartSpec {

@@ -1,4 +1,4 @@
-//! Skyward's side of `cargo xtask bench ssh` and `bench docker`, and `ssh` and the engine alone for
+//! Skyward's side of `cargo xtask bench ssh`, `bench data` and `bench docker`, and `ssh` and the engine alone for
 //! comparison: one line of JSON.
 //!
 //! ```sh
@@ -8,6 +8,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod copies;
+mod data;
 mod docker;
 mod engine;
 mod openssh;
@@ -26,6 +28,7 @@ async fn main() -> skyward::Result<()> {
     // wake one more thread.
     let measured = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["ssh"] => tokio::spawn(ssh::measure(table)),
+        ["data"] => tokio::spawn(data::measure(table)),
         ["docker", image] => tokio::spawn(docker::measure(table, image.to_owned())),
         _ => {
             eprintln!("usage: {USAGE}");
@@ -46,4 +49,4 @@ fn beside(error: io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("the system compared with Skyward failed: {error}")).with_source(error)
 }
 
-const USAGE: &str = "machines ssh|docker IMAGE";
+const USAGE: &str = "machines ssh|data|docker IMAGE";

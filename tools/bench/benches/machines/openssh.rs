@@ -79,15 +79,21 @@ pub(crate) fn first_line(command: &mut Command) -> io::Result<f64> {
 }
 
 /// `ssh` to a server, without the user's own configuration.
-fn ssh(sshd: &Sshd, command: &str) -> io::Result<Command> {
+pub(crate) fn ssh(sshd: &Sshd, command: &str) -> io::Result<Command> {
+    let mut ssh = Command::new("ssh");
+    ssh.arg("-T").args(options(sshd)?);
+    ssh.args(["-p", &sshd.port().to_string(), "-l", &sshd.user(), sshd.address(), command]);
+    Ok(ssh)
+}
+
+/// The options that `ssh`, `scp` and `rsync` have in common, without the port.
+pub(crate) fn options(sshd: &Sshd) -> io::Result<Vec<String>> {
     let known = sshd.path("known_hosts");
     fs::write(&known, format!("[{}]:{} {}\n", sshd.address(), sshd.port(), sshd.host_key()))?;
-    let mut ssh = Command::new("ssh");
-    ssh.args(["-F", "none", "-T", "-c", CIPHER, "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes"])
-        .args(["-o", "LogLevel=ERROR", "-o", &format!("UserKnownHostsFile={}", known.display()), "-i"])
-        .arg(sshd.client_key())
-        .args(["-p", &sshd.port().to_string(), "-l", &sshd.user(), sshd.address(), command]);
-    Ok(ssh)
+    let (known, key) = (format!("UserKnownHostsFile={}", known.display()), sshd.client_key().display().to_string());
+    let options = ["-F", "none", "-c", CIPHER, "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes"];
+    let more = ["-o", "LogLevel=ERROR", "-o", &known, "-i", &key];
+    Ok(options.into_iter().chain(more).map(str::to_owned).collect())
 }
 
 fn no_pipes() -> io::Error {

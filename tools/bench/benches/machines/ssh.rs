@@ -87,7 +87,7 @@ async fn by_hand(python: &str, count: usize) -> skyward::Result<f64> {
     blocking(move || openssh::first_line(&mut command)).await
 }
 
-fn pool(servers: &[Arc<Sshd>]) -> PoolBuilder {
+pub(crate) fn pool(servers: &[Arc<Sshd>]) -> PoolBuilder {
     let hosts = servers.iter().map(|sshd| {
         // The servers share one host, and each has claims of its own.
         Host::new(sshd.address())
@@ -102,7 +102,7 @@ fn pool(servers: &[Arc<Sshd>]) -> PoolBuilder {
 
 /// Excludes the user's startup files from the measurement: a bash that another shell has started
 /// reads none.
-fn options() -> sshd::Options {
+pub(crate) fn options() -> sshd::Options {
     sshd::Options::new().env("SHLVL", "1")
 }
 

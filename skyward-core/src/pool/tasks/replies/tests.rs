@@ -9,6 +9,7 @@ use crate::compute::PoolPhase;
 use crate::ids::{Attempt, LaunchId, MachineId, MachineNumber, NodeIndex, OfferId, PoolId};
 use crate::layout::Layout;
 use crate::payload::{Args, Source, Target, Task, TaskHandle, TaskOptions};
+use crate::pool::data::DataSets;
 use crate::pool::fleet::Fleet;
 use crate::pool::metrics::Metrics;
 use crate::pool::tasks::node_rows::NodeRow;
@@ -38,7 +39,9 @@ pub(crate) fn pool() -> Arc<Shared> {
         metrics,
         account: Arc::default(),
         events: Arc::default(),
-        stored: None,
+        storage: None,
+        data: DataSets::new([]),
+        news: None,
     };
     let shared = Shared::new(PoolId::random(), settings, commands);
     shared.act(|state, now| {
