@@ -16,6 +16,8 @@ from .attending import Attendant, Here
 from .mover import Failure
 
 ROOT = (b"", "folder", 0, "", False, b"")
+LARGE = os.urandom(5 << 20)
+REQUEST = 900
 MODIFIED = 1_000_000_000 * 10**9
 """The time of modification of all files of data sets."""
 
@@ -88,15 +90,37 @@ class DataClient:
     def __init__(self, client: Attendant) -> None:
         self.client = client
 
+    def ask(self, number: int, *fields: Any, body: bytes = b"") -> tuple[list[Any], bytes]:
+        """Send a request, and return the answer without its request number; a mover may be busy first."""
+        self.send(number, *fields, body=body)
+        return self.answer()
+
+    def send(self, number: int, *fields: Any, body: bytes = b"") -> None:
+        """Send a request whose answer is received later."""
+        self.client.send([number, REQUEST, *fields], body)
+
+    def answer(self) -> tuple[list[Any], bytes]:
+        while True:
+            head, body = self.client.receive()
+            assert head[1] == REQUEST, head
+            if head[0] != wire.MOVER_BUSY:
+                return [head[0], *head[2:]], body
+
+    def failure(self, number: int, *fields: Any, body: bytes = b"") -> Failure:
+        """Return kind, words and errno of a request that fails."""
+        head, _ = self.ask(number, *fields, body=body)
+        assert head[0] == wire.FAILED, head
+        return head[1], head[2], head[3]
+
     def attach(self, data: Listed, most: int = 0) -> tuple[str, list[int]]:
         """Return the path of the tree, and the indices of the missing files."""
-        head, body = self.client.ask(wire.DATA_ATTACH, most, body=data.body)
+        head, body = self.ask(wire.DATA_ATTACH, most, body=data.body)
         return self.attached(head, body, data)
 
     def fill(self, data: Listed, *ranges: tuple[int, int, int]) -> None:
         """Send ranges of files."""
         body = b"".join(data.contents[index][offset : offset + length] for index, offset, length in ranges)
-        assert self.client.ask(wire.FILL, data.id, ranges, body=body) == ([wire.DONE], b"")
+        assert self.ask(wire.FILL, data.id, ranges, body=body) == ([wire.DONE], b"")
 
     def fill_all(self, data: Listed, missing: list[int]) -> None:
         """Send all of these files: small ones together, large ones in pieces."""
@@ -113,7 +137,7 @@ class DataClient:
 
     def publish(self, data: Listed) -> str:
         """Return the path of the tree."""
-        path, missing = self.attached(*self.client.ask(wire.PUBLISH, data.id), data)
+        path, missing = self.attached(*self.ask(wire.PUBLISH, data.id), data)
         assert missing == []
         return path
 
@@ -126,13 +150,13 @@ class DataClient:
         return path
 
     def attach_failure(self, data: Listed, most: int = 0) -> Failure:
-        return self.client.failure(wire.DATA_ATTACH, most, body=data.body)
+        return self.failure(wire.DATA_ATTACH, most, body=data.body)
 
     def fill_failure(self, data: Listed, *ranges: tuple[int, int, int], body: bytes = b"") -> Failure:
-        return self.client.failure(wire.FILL, data.id, ranges, body=body)
+        return self.failure(wire.FILL, data.id, ranges, body=body)
 
     def publish_failure(self, data: Listed) -> Failure:
-        return self.client.failure(wire.PUBLISH, data.id)
+        return self.failure(wire.PUBLISH, data.id)
 
     @staticmethod
     def attached(head: list[Any], body: bytes, data: Listed) -> tuple[str, list[int]]:
@@ -152,3 +176,26 @@ def end(here: Here) -> None:
         os.close(lock)
     data._fills.clear()
     data._uses.clear()
+
+
+def digits() -> Listed:
+    data = Listed().file(b"a.npy", b"a sample").folder(b"deep").file(b"deep/caf\xe9\n", LARGE)
+    data.file(b"deep/empty", b"").folder(b"deep/none").link(b"latest", b"deep/caf\xe9\n")
+    return data.file(b"run.sh", b"#!/bin/sh\n", True)
+
+
+def of_size(size: int, name: bytes = b"f") -> Listed:
+    return Listed().file(name, os.urandom(size))
+
+
+def change(path: Path, data: bytes, modified: int | None = None) -> None:
+    """Change a file in place, as root may, and maybe its time of modification."""
+    path.chmod(0o644)
+    path.write_bytes(data)
+    if modified is not None:
+        os.utime(path, ns=(modified, modified))
+
+
+def mover(home: Path) -> tuple[Here, DataClient]:
+    here = Here(home)
+    return here, DataClient(here.client(attends=False))

@@ -6,27 +6,18 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from skyward._core import artifacts, data_folders, wire
-from skyward._mover import data_tree, incoming
+from skyward._mover import incoming
 from skyward._mover.files import Refused
 
 from .attending import Attendant, Here
 from .conftest import Node
-from .data_client import MODIFIED, DataClient, Listed, end, tree_of
+from .data_client import LARGE, MODIFIED, DataClient, Listed, change, digits, tree_of
 from .mover import ask_for_mover
-
-LARGE = os.urandom(5 << 20)
-
-
-def digits() -> Listed:
-    data = Listed().file(b"a.npy", b"a sample").folder(b"deep").file(b"deep/caf\xe9\n", LARGE)
-    data.file(b"deep/empty", b"").folder(b"deep/none").link(b"latest", b"deep/caf\xe9\n")
-    return data.file(b"run.sh", b"#!/bin/sh\n", True)
 
 
 @pytest.fixture
@@ -200,7 +191,7 @@ def test_only_ranges_of_listed_files_are_written(
 
 @pytest.mark.parametrize("id", ["", "..", "../../x", "0" * 63, "0" * 65, "A" * 64, "x" * 100_000])
 def test_only_digests_are_ids(client: DataClient, cache: Path, id: str) -> None:
-    for failed in (client.client.failure(wire.PUBLISH, id), client.client.failure(wire.FILL, id, [])):
+    for failed in (client.failure(wire.PUBLISH, id), client.failure(wire.FILL, id, [])):
         assert (failed[0], "64 lower-case hexadecimal digits" in failed[1], len(failed[1]) < 300) == (
             "invalid",
             True,
@@ -212,7 +203,7 @@ def test_only_digests_are_ids(client: DataClient, cache: Path, id: str) -> None:
 def test_manifests_that_lead_out_of_the_tree_are_refused(client: DataClient, cache: Path) -> None:
     for data in (Listed().file(b"../x", b"x"), Listed().link(b"x", b"/etc"), Listed(entries=[])):
         assert client.attach_failure(data)[0] == "invalid"
-    assert client.client.failure(wire.DATA_ATTACH, 0, body=b"\xc1")[0] == "invalid"
+    assert client.failure(wire.DATA_ATTACH, 0, body=b"\xc1")[0] == "invalid"
     assert not cache.exists()
 
 
@@ -222,14 +213,6 @@ def test_what_was_never_attached_is_not_filled(client: DataClient) -> None:
 
 
 # A tree that was changed
-
-
-def change(path: Path, data: bytes, modified: int | None = None) -> None:
-    """Change a file in place, as root may, and maybe its time of modification."""
-    path.chmod(0o644)
-    path.write_bytes(data)
-    if modified is not None:
-        os.utime(path, ns=(modified, modified))
 
 
 def replace(path: Path, make: Callable[[Path], object]) -> None:
@@ -332,101 +315,6 @@ def test_a_tree_that_is_changed_while_it_is_filled_is_not_complete(client: DataC
     assert (kind, "a.npy has changed since it came" in words) == ("changed", True)
     client.bring(data)
     assert tree_of(path) == data.tree
-
-
-# Versions of a data set
-
-
-def versions() -> tuple[Listed, Listed]:
-    """Two versions of a data set, and the second one has other places and another program."""
-    first = Listed().file(b"a", b"same").file(b"b", LARGE).file(b"c", b"old").file(b"run", b"run", True)
-    second = Listed().folder(b"d").file(b"d/a", b"same").file(b"b", LARGE).file(b"c", b"new")
-    return first, second.file(b"run", b"run").file(b"run2", b"run", True).file(b"again", b"same")
-
-
-def test_of_a_new_version_only_what_has_changed_is_missing(client: DataClient) -> None:
-    first, second = versions()
-    old = client.bring(first)
-    path, missing = client.attach(second)
-    assert missing == [4, 5], "the changed file, and one that is no program any more"
-    client.fill_all(second, missing)
-    client.publish(second)
-    assert (tree_of(path), tree_of(old)) == (second.tree, first.tree)
-    if os.stat(f"{old}/b").st_ino == os.stat(f"{path}/b").st_ino:  # it shares no content on this disk
-        assert os.stat(f"{old}/a").st_nlink == 3
-    assert (client.attach(first)[1], client.attach(second)[1]) == ([], [])
-
-
-def test_where_the_disk_can_content_is_shared(client: DataClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    def share(source: Any, copy: Any) -> bool:
-        os.write(copy.fileno(), os.read(source.fileno(), 10 << 20))
-        return True
-
-    monkeypatch.setattr(data_tree, "share", share)
-    first, second = versions()
-    old = client.bring(first)
-    path = client.bring(second)
-    assert (tree_of(path), tree_of(old)) == (second.tree, first.tree)
-    assert {os.stat(f"{each}/b").st_nlink for each in (old, path)} == {1}
-    change(Path(path, "b"), b"x")
-    assert client.attach(first)[1] == []
-
-
-def test_a_damaged_file_is_not_taken_over_and_found_in_both(client: DataClient) -> None:
-    first, second = versions()
-    old = client.bring(first)
-    change(Path(old, "b"), LARGE[:-1] + b"x")
-    path, missing = client.attach(second)
-    assert missing == [3, 4, 5]
-    client.fill_all(second, missing)
-    client.publish(second)
-    assert tree_of(path) == second.tree
-    assert client.attach(first) == (old, []), "and now the second one has it"
-    assert tree_of(old) == first.tree
-    change(Path(old, "a"), b"SAME")
-    for each in (first, second):
-        client.bring(each)
-    assert (tree_of(path), tree_of(old)) == (second.tree, first.tree)
-
-
-@pytest.mark.parametrize("number", [errno.EMLINK, errno.EPERM, errno.EXDEV, errno.ENOENT])
-def test_a_disk_without_links_has_all_sent(client: DataClient, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    first, second = versions()
-    client.bring(first)
-    monkeypatch.setattr(os, "link", fail)
-    monkeypatch.setattr(data_tree, "share", lambda *_: False)
-    path, missing = client.attach(second)
-    assert missing == second.indices()
-    client.fill_all(second, missing)
-    client.publish(second)
-    assert tree_of(path) == second.tree
-
-
-def test_an_interrupted_fill_goes_on_in_another_mover(here: Here, client: DataClient) -> None:
-    data = digits()
-    client.attach(data)
-    client.fill(data, (1, 0, 8), (3, 0, 1000))
-    end(here)
-    second = DataClient(Here(here.home).client(attends=False))
-    path, missing = second.attach(data)
-    assert missing == [3, 7]
-    second.fill_all(data, missing)
-    second.publish(data)
-    assert tree_of(path) == data.tree
-
-
-def test_an_attach_of_the_same_mover_takes_the_fill_over(here: Here, client: DataClient) -> None:
-    data = digits()
-    client.attach(data)
-    client.fill(data, (1, 0, 8), (3, 0, 1000))
-    client.client.close()
-    second = DataClient(here.client(attends=False))
-    assert second.attach(data)[1] == [3, 7]
-    second.fill_all(data, [3, 7])
-    assert tree_of(second.publish(data)) == data.tree
 
 
 def test_a_payload_reads_what_the_client_brings(cache: Path, node: Node) -> None:
