@@ -117,6 +117,13 @@ def node_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of data sets, which is not that of this host."""
+    monkeypatch.setenv("SKYWARD_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "data"
+
+
+@pytest.fixture
 def ckpt(fake: FakeMover) -> Iterator[sky.Checkpoints]:
     """Open checkpoints of this process."""
     with sky.checkpoints("run-42") as opened:

@@ -11,12 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from skyward._core import artifacts, wire
+from skyward._core import artifacts, data_folders, wire
 from skyward._mover import data_tree, incoming
 from skyward._mover.files import Refused
 
-from .attending import Here
-from .data_client import MODIFIED, DataClient, Listed, tree_of
+from .attending import Attendant, Here
+from .conftest import Node
+from .data_client import MODIFIED, DataClient, Listed, end, tree_of
+from .mover import ask_for_mover
 
 LARGE = os.urandom(5 << 20)
 
@@ -25,12 +27,6 @@ def digits() -> Listed:
     data = Listed().file(b"a.npy", b"a sample").folder(b"deep").file(b"deep/caf\xe9\n", LARGE)
     data.file(b"deep/empty", b"").folder(b"deep/none").link(b"latest", b"deep/caf\xe9\n")
     return data.file(b"run.sh", b"#!/bin/sh\n", True)
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SKYWARD_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "data"
 
 
 @pytest.fixture
@@ -70,7 +66,7 @@ def test_small_files_come_together_and_large_ones_in_pieces_over_any_connections
     data.file(b"large", LARGE)
     other = DataClient(here.client(attends=False))
     path, missing = client.attach(data)
-    size = wire.LARGEST_PIECE
+    size = (2 << 20) - 1000
     client.fill(data, *((index, 0, len(data.contents[index])) for index in missing[:60]), (large, 0, 1000))
     other.fill(data, (large, 1000, size), *((index, 0, len(data.contents[index])) for index in missing[60:-1]))
     assert sorted(os.listdir(os.path.dirname(path))) == [f".{large}", "files", "record"]
@@ -81,15 +77,21 @@ def test_small_files_come_together_and_large_ones_in_pieces_over_any_connections
     assert tree_of(path) == data.tree
 
 
-def test_what_came_in_order_is_not_read_again(client: DataClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[bytes] = []
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The paths of the files that the mover reads."""
+    paths: list[bytes] = []
     hashed = incoming.sha256_of
 
     def note(path: bytes, on_work: Callable[[], None]) -> str:
-        read.append(path)
+        paths.append(path)
         return hashed(path, on_work)
 
     monkeypatch.setattr(incoming, "sha256_of", note)
+    return paths
+
+
+def test_what_came_in_order_is_not_read_again(client: DataClient, read: list[bytes]) -> None:
     data = digits()
     client.bring(data)
     assert client.attach(data)[1] == []
@@ -222,10 +224,12 @@ def test_what_was_never_attached_is_not_filled(client: DataClient) -> None:
 # A tree that was changed
 
 
-def change(path: Path, data: bytes) -> None:
-    """Change a file in place, as root may."""
+def change(path: Path, data: bytes, modified: int | None = None) -> None:
+    """Change a file in place, as root may, and maybe its time of modification."""
     path.chmod(0o644)
     path.write_bytes(data)
+    if modified is not None:
+        os.utime(path, ns=(modified, modified))
 
 
 def replace(path: Path, make: Callable[[Path], object]) -> None:
@@ -239,7 +243,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], list[int]]] = {
     "shorter": (lambda path: change(path / "a.npy", b""), [1]),
     "not empty any more": (lambda path: change(path / "deep" / "empty", b"x"), []),
     "time of before": (
-        lambda path: (change(path / "a.npy", b"a longer one"), os.utime(path / "a.npy", ns=(MODIFIED, MODIFIED))),
+        lambda path: change(path / "a.npy", b"a longer one", MODIFIED),
         [1],
     ),
     "removed": (lambda path: (path / "a.npy").unlink(), [1]),
@@ -294,14 +298,9 @@ def test_a_tree_that_was_changed_is_made_right(here: Here, client: DataClient, c
     assert client.attach(data) == (path, [])
 
 
-def test_a_file_of_a_tree_is_read_only_if_something_about_it_has_changed(
-    client: DataClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_a_tree_is_read_only_if_something_about_it_has_changed(client: DataClient, read: list[bytes]) -> None:
     data = digits()
     path = client.bring(data)
-    read: list[bytes] = []
-    hashed = incoming.sha256_of
-    monkeypatch.setattr(incoming, "sha256_of", lambda path, on_work: read.append(path) or hashed(path, on_work))
     os.utime(f"{path}/run.sh")
     client.attach(data)
     client.attach(data)
@@ -430,13 +429,25 @@ def test_an_attach_of_the_same_mover_takes_the_fill_over(here: Here, client: Dat
     assert tree_of(second.publish(data)) == data.tree
 
 
-def end(here: Here) -> None:
-    """Give back the locks of a mover of this process, as its end would."""
-    data = here.program._data
-    for fill in data._fills.values():
-        os.close(fill.lock)
-        fill.ended.set()
-    for lock in data._uses.values():
-        os.close(lock)
-    data._fills.clear()
-    data._uses.clear()
+def test_a_payload_reads_what_the_client_brings(cache: Path, node: Node) -> None:
+    client = DataClient(Attendant(ask_for_mover(node.agent)[1]))
+    worker = node.ready(
+        """
+        import skyward as sky
+        def main():
+            files = sorted(sky.data("digits").rglob("*.npy"))
+            return str(sky.data("digits")), [file.read_bytes() for file in sky.shard(files)]
+        """,
+        cluster={"data": ["digits"]},
+    )
+    run = worker.start(1)
+    channel, number, body = client.client.sent()
+    asked = msgspec.msgpack.decode(body)
+    assert (asked["kind"], asked["n"], asked["name"], number) == ("data", 1, "digits", 1)
+    data = digits()
+    path = client.bring(data)
+    answer = {"n": 1, "path": path}
+    client.client.deliver(channel, 1, msgspec.msgpack.encode(answer))
+    assert worker.outcome(run)[1] == [f"{cache}/{data.id}/files", [b"a sample"]]
+    assert client.client.told()[0] == [wire.CLOSED, channel]
+    assert data_folders.take(data_folders.use_lock(str(cache), data.id), False) is None
