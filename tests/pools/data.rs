@@ -243,3 +243,23 @@ fn size_of_hidden(folder: &Path) -> u64 {
         })
         .sum()
 }
+
+#[tokio::test]
+async fn a_node_that_would_get_other_files_does_not_join() {
+    let mut set = DataSet::new(&[("a.bin", 100)]);
+    pool(1)
+        .data("set", set.data())
+        .scope(async |pool| {
+            let seen = look("set").run(pool).await?;
+            set.check(std::slice::from_ref(&seen));
+            set.write("a.bin", 100);
+            // Nodes of one host share a cache.
+            std::fs::remove_dir_all(set.kept.pop().unwrap()).unwrap();
+            let error = pool.resize(2).await.unwrap_err();
+            let causes = format!("{error:?} {error}");
+            assert!(causes.contains("a.bin is not the file any more"), "{causes}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
