@@ -15,9 +15,14 @@ use crate::pool::mover::Line;
 use crate::pool::tasks::shared::Shared;
 use crate::worker::message::{FromMover, ToMover};
 
-/// Answers a worker when the data set is on its machine, or cannot be brought.
+/// Answers a worker when the data set is on its machine, or cannot be brought. `n` is the number of the
+/// worker's question for it.
 pub(super) async fn bring(post: Post, from: Channel, n: u64, name: String) {
     let site = WorkerSite { shared: &post.0, at: &from };
+    if n > 1 {
+        // The worker has not found what it was told before.
+        post.0.data.forget(&from.machine);
+    }
     let answer = match post.0.data.bring(&name, &site).await {
         Ok(path) => ToPayload::Brought { n, path },
         Err(error) => ToPayload::refused(n, &error),

@@ -67,7 +67,8 @@ impl Copier {
 
 fn scp(sshd: &Sshd) -> io::Result<Command> {
     let mut scp = Command::new("scp");
-    scp.args(["-r", "-q"]).args(options(sshd)?).args(["-P", &sshd.port().to_string()]);
+    // Its first protocol: the servers have no subsystem for files.
+    scp.args(["-O", "-r", "-q"]).args(options(sshd)?).args(["-P", &sshd.port().to_string()]);
     Ok(scp)
 }
 

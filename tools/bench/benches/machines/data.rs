@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use skyward::data::Data;
@@ -93,6 +93,8 @@ pub(crate) async fn measure(mut table: Table) -> skyward::Result<()> {
         let content = folder.clone();
         let write = move || if at == 0 { write_one(&content, mib) } else { write_many(&content, files) };
         blocking(write).await?;
+        // Digests of files that were written just now are not kept.
+        tokio::time::sleep(SETTLED).await;
         inupload(&mut table, &sshd, &folder, row, again).await?;
     }
     if table.wants("artifact_out_s") {
@@ -117,7 +119,6 @@ pub(crate) async fn measure(mut table: Table) -> skyward::Result<()> {
 /// A folder goes to a host that has none of it, and to another pool on the host.
 async fn inupload(table: &mut Table, sshd: &Arc<Sshd>, folder: &Path, row: &str, again: &str) -> skyward::Result<()> {
     let pool = || pool(std::slice::from_ref(sshd)).data("set", Data::folder(folder).lazily());
-    // Digests are known from the second use of a folder on; others copy without them.
     let (first, path) = timed_arrival(pool()).await?;
     table.row(row, async { Ok(first) }).await?;
     let (second, _) = timed_arrival(pool()).await?;
@@ -201,5 +202,7 @@ impl Drop for Scratch {
     }
 }
 
+/// After this time, a file is known to have been written before.
+const SETTLED: Duration = Duration::from_secs(3);
 /// The bytes of a small file.
 const SMALL: u64 = 10_000;
