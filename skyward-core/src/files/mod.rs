@@ -8,6 +8,7 @@ mod pieces;
 mod progress;
 mod reader;
 mod save;
+mod slices;
 mod tail;
 mod timing;
 
@@ -20,4 +21,5 @@ pub(crate) use pieces::{Source, changed};
 pub(crate) use progress::Progress;
 pub use reader::FileReader;
 pub(crate) use save::receive;
+pub(crate) use slices::write_sliced;
 pub use tail::Tail;

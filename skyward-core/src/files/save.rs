@@ -2,7 +2,7 @@
 //! bytes have arrived and are the right ones.
 
 use std::fs::{File, Permissions};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use super::parts::{Check, Part, PartKind, damaged};
 use super::pieces::{PartPiece, Source};
 use super::progress::Progress;
+use super::slices::write_sliced;
 use crate::error::{Error, ErrorKind, Result};
 use crate::spec::hex;
 
@@ -273,7 +274,7 @@ impl Writing {
     /// Writes the next bytes. Returns `None` after the last ones.
     fn write(mut self, bytes: &Bytes) -> Result<Option<Self>> {
         let shown = || self.scratch.path().join(&self.path);
-        self.file.write_all(bytes).map_err(|error| cannot("write", &shown(), &error))?;
+        write_sliced(&mut self.file, bytes).map_err(|error| cannot("write", &shown(), &error))?;
         self.left -= bytes.len() as u64;
         if let Some((digest, _)) = &mut self.digest {
             digest.update(bytes);

@@ -3,7 +3,7 @@
 //! Everything is done by descriptors of folders, so no link within the storage is followed.
 
 use std::ffi::CStr;
-use std::io::{self, Write};
+use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
@@ -23,6 +23,7 @@ use super::objects::{Created, Object, StoredObjects};
 use super::path::{ObjectPath, is_part};
 use super::timing::LEFTOVER_AGE;
 use crate::error::Result;
+use crate::files::write_sliced;
 
 /// A folder.
 #[derive(Debug, Clone)]
@@ -111,7 +112,8 @@ fn put(folder: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<Created> {
     let own = format!("{LEFTOVER}{:016x}", rand::random::<u64>());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = std::fs::File::from(openat(folder, &own, flags, Mode::RUSR | Mode::WUSR)?);
-    let named = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| give_name(folder, &own, name));
+    let named =
+        write_sliced(&mut file, bytes).and_then(|()| file.sync_all()).and_then(|()| give_name(folder, &own, name));
     match unlinkat(folder, &own, AtFlags::empty()) {
         // It was renamed.
         Err(Errno::NOENT) => named,

@@ -12,7 +12,8 @@ from typing import Final
 
 from .._core.reflinks import share
 
-_BUFFER: Final = 1 << 20
+_BUFFER: Final = 256 << 10
+"""Larger writes are slower in virtual machines that get memory at its first use."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _FLAGS: Final = os.O_NONBLOCK | os.O_NOCTTY
 """Without `O_NONBLOCK`, a named pipe that takes the place of a file would block."""
