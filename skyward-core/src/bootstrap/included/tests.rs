@@ -182,7 +182,7 @@ fn the_size_is_known_before_the_files_are_read_and_the_largest_are_named() {
     assert!(error.message().contains("have 257 MiB, more than 256 MiB"), "{error}");
     let first = error.message().find("x.bin (256 MiB)").unwrap();
     assert!(first < error.message().find("y.bin").unwrap(), "{error}");
-    assert!(error.hint().unwrap().contains("a bucket or a mounted folder"), "{error:#}");
+    assert!(error.hint().unwrap().contains("sky.data"), "{error:#}");
     assert_eq!(targets(&folder.image().exclude(["set"])), ["src/", "src/a.py"]);
 }
 
