@@ -16,7 +16,7 @@ from skyward._mover import data_cache, data_record
 
 from .attending import Here, Writer
 from .data_client import MODIFIED, DataClient, Listed, end, mover, of_size, tree_of
-from .other_user import needs_root, running
+from .other_user import USER, needs_root, running
 
 
 @pytest.fixture
@@ -258,6 +258,24 @@ def test_a_file_system_without_locks_has_no_cache(tmp_path: Path, cache: Path, m
         flock(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", refuse)
+    assert data_cache.Cache(str(tmp_path)).folder == str(tmp_path / "data")
+
+
+@pytest.mark.parametrize("which", [".", ".locks"])
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
+def test_a_folder_to_which_others_may_write_has_no_cache(tmp_path: Path, cache: Path, which: str, mode: int) -> None:
+    (cache / ".locks").mkdir(parents=True, mode=0o700)
+    cache.chmod(0o700)
+    assert data_cache.Cache(str(tmp_path)).folder == str(cache)
+    (cache / which).chmod(mode)
+    assert data_cache.Cache(str(tmp_path)).folder == str(tmp_path / "data")
+
+
+@needs_root
+def test_a_folder_of_another_user_has_no_cache(tmp_path: Path, cache: Path) -> None:
+    (cache / ".locks").mkdir(parents=True, mode=0o700)
+    cache.chmod(0o700)
+    os.chown(cache, USER, USER)
     assert data_cache.Cache(str(tmp_path)).folder == str(tmp_path / "data")
 
 

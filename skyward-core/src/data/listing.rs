@@ -8,7 +8,7 @@ use ignore::WalkBuilder;
 
 use super::source::{Data, cannot_read};
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{Check, Identity, MOST_ENTRIES, Part, PartKind, checked};
+use crate::files::{Check, Identity, MOST_ENTRIES, Part, PartKind, checked, manifest_of};
 
 /// The parts of a folder. Files have their identities instead of their digests.
 #[derive(Debug)]
@@ -48,12 +48,25 @@ impl Listing {
             found.add(entry.path(), below, &shown, &metadata)?;
             if found.parts.len() > MOST_ENTRIES {
                 let message = format!("{} has more than {MOST_ENTRIES} files, folders and links", folder.display());
-                return Err(Error::new(ErrorKind::InvalidSpec, message)
-                    .with_hint("pack the files into archives, or make data sets of its folders"));
+                return Err(Error::new(ErrorKind::InvalidSpec, message).with_hint(PACK));
             }
         }
         found.parts = checked(found.parts)?;
+        found.check_length(folder)?;
         Ok(found)
+    }
+
+    /// Refuses a list that is too long for a node.
+    fn check_length(&self, folder: &Path) -> Result<()> {
+        let files = self.parts.iter().filter(|part| matches!(part.kind, PartKind::File { .. })).count();
+        // The digests come later.
+        let length = manifest_of(&self.parts)?.len() + files * DIGEST;
+        if length <= LONGEST_MANIFEST {
+            return Ok(());
+        }
+        let (folder, length, most) = (folder.display(), length >> 20, LONGEST_MANIFEST >> 20);
+        let message = format!("the list of the files in {folder} has {length} MiB, and may have {most}");
+        Err(Error::new(ErrorKind::InvalidSpec, message).with_hint(PACK))
     }
 
     fn add(&mut self, path: &Path, below: PathBuf, shown: &Path, metadata: &Metadata) -> Result<()> {
@@ -92,6 +105,12 @@ pub(super) fn identity_of(metadata: &Metadata) -> Identity {
 fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
 }
+
+/// The most bytes of a list, which a node reads as a whole.
+const LONGEST_MANIFEST: usize = if cfg!(test) { 64 << 10 } else { 64 << 20 };
+/// The bytes of a SHA-256 in hexadecimal digits, and of its length.
+const DIGEST: usize = 65;
+const PACK: &str = "pack the files into archives, or make data sets of its folders";
 
 #[cfg(test)]
 mod tests {
@@ -137,5 +156,16 @@ mod tests {
         let folder = Scratch::new();
         fs::write(folder.path().join("a"), "").unwrap();
         assert_eq!(Listing::of(&Data::folder(folder.path().join("a"))).unwrap_err().kind(), ErrorKind::InvalidSpec);
+    }
+
+    #[test]
+    fn a_list_that_a_node_cannot_take_is_refused_before_anything_is_read() {
+        let folder = Scratch::new();
+        for number in 0..400 {
+            fs::write(folder.path().join(format!("{number:0100}")), "").unwrap();
+        }
+        let error = Listing::of(&Data::folder(folder.path())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
+        assert!(error.message().contains("list of the files"), "{error}");
     }
 }

@@ -45,8 +45,7 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// As [`Listing::of`] and [`digests_of`], and [`ErrorKind::InvalidSpec`] if the list is too long
-    /// for a node.
+    /// As [`Listing::of`] and [`digests_of`].
     pub(crate) async fn of(data: &Data) -> Result<Self> {
         let data = data.clone();
         blocking(move || {
@@ -64,12 +63,6 @@ impl Tree {
                 }
             }
             let manifest = manifest_of(&parts)?;
-            if manifest.len() > LONGEST_MANIFEST {
-                let (size, most) = (manifest.len() >> 20, LONGEST_MANIFEST >> 20);
-                let message = format!("the list of the files in {} has {size} of {most} MiB", data.path().display());
-                return Err(Error::new(ErrorKind::InvalidSpec, message)
-                    .with_hint("pack the files into archives, or make data sets of its folders"));
-            }
             Ok(Self { root: listing.root, manifest, files })
         })
         .await
@@ -123,6 +116,3 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T>
         Err(Error::new(ErrorKind::Io, message).with_source(io::Error::other(error)))
     })
 }
-
-/// The most bytes of a list, which a node reads as a whole.
-const LONGEST_MANIFEST: usize = 64 << 20;

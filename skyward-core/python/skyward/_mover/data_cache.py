@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import string
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,6 +21,7 @@ _PAUSE: Final = 0.05
 _LENGTH: Final = 64
 _DIGITS: Final = frozenset(string.digits + "abcdef")
 _NAME: Final = "data"
+_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -200,11 +202,15 @@ def _folders(home: str) -> Iterator[str]:
 
 
 def _make(folder: str) -> None:
-    """Make the folder unless it is there, and check that files in it can be made and locked."""
+    """Make the folder unless it is there, and check that files in it can be made and locked, by this user alone."""
     locks = f"{folder}/{data_folders.LOCKS}"
     artifacts.make_folders(locks)
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    for path in (folder, locks):
+        about = os.stat(path)
+        if about.st_uid != os.geteuid() or about.st_mode & _OTHERS:
+            raise PermissionError(errno.EPERM, f"{path} belongs to another user, or others may write to it")
     probe = data_folders.take(f"{locks}/probe", True)
     if probe is not None:
         os.close(probe)
