@@ -13,7 +13,9 @@ from ._joblib_error import BackendError
 from .jax import jax
 from .joblib import JoblibPool, ScikitLearnPool, joblib_backend, sklearn_backend
 from .keras import keras
+from .keras_checkpoint import keras_checkpoint
 from .torch import torch
+from .trainer_checkpoint import trainer_checkpoint
 from .transformers import transformers
 
 __all__ = [
@@ -23,8 +25,10 @@ __all__ = [
     "jax",
     "joblib_backend",
     "keras",
+    "keras_checkpoint",
     "sklearn_backend",
     "torch",
+    "trainer_checkpoint",
     "transformers",
 ]
 
