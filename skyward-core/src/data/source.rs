@@ -27,9 +27,11 @@ pub struct Data {
 
 impl Data {
     /// The files of a folder on the client's host. A relative path begins at the working folder of
-    /// this process.
+    /// this process at this moment.
     pub fn folder(path: impl Into<PathBuf>) -> Self {
-        Self { folder: path.into(), is_lazy: false, most_bytes: 0 }
+        let path = path.into();
+        let folder = std::path::absolute(&path).unwrap_or(path);
+        Self { folder, is_lazy: false, most_bytes: 0 }
     }
 
     /// Brings the files to a machine only when a payload there uses them first, and not before the

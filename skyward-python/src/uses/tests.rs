@@ -93,7 +93,7 @@ fn names_that_are_not_there_are_found_under_any_name_of_the_module() {
                 import skyward as sky
                 sky.integrations.lightning
             "},
-            "it has `BackendError`, `JoblibPool`, `ScikitLearnPool`, `jax`, `joblib_backend`, `keras`, `sklearn_backend`, `torch` and `transformers`",
+            "it has `BackendError`, `JoblibPool`, `ScikitLearnPool`, `jax`, `joblib_backend`, `keras`, `keras_checkpoint`, `sklearn_backend`, `torch`, `trainer_checkpoint` and `transformers`",
         ),
         (
             indoc! {"
