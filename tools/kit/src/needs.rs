@@ -29,10 +29,9 @@ pub struct Need {
 }
 
 /// The Needs that tests may name.
-static ALL: [&Need; 20] = [
+static ALL: [&Need; 19] = [
     &TIME,
     &SSHD,
-    &COPIERS,
     &DOCKER,
     &MOTO,
     &EC2_MACHINES,
