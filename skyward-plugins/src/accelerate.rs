@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
+use skyward_core::checkpoint::Checkpoints;
 use skyward_core::error::{Error, ErrorKind, Result};
 use skyward_core::plugin::{Hook, HookKind, Plugin, Relation};
 use skyward_core::spec::{Accelerator, AcceleratorFamily, ClusterInfo, Image};
@@ -22,6 +23,7 @@ pub struct Accelerate {
     version: Option<String>,
     mixed_precision: Option<MixedPrecision>,
     fsdp: Option<Fsdp>,
+    checkpoints: Option<String>,
     timeout: Duration,
 }
 
@@ -126,6 +128,7 @@ impl Accelerate {
             version: None,
             mixed_precision: None,
             fsdp: None,
+            checkpoints: None,
             timeout: Duration::from_secs(240),
         }
     }
@@ -176,6 +179,38 @@ impl Accelerate {
         self
     }
 
+    /// Lets the `Trainer` of Transformers keep its checkpoints in the storage of the pool, under this
+    /// name, and continue from the latest one, with no change to the payload.
+    ///
+    /// `Trainer` saves when its arguments say so (`save_steps`, `save_strategy`), and once after each
+    /// notice that a machine will end. The next `Trainer.train` under the same name continues from
+    /// the latest checkpoint: in the next try, on another machine, and in another pool. The latest
+    /// checkpoint takes the place of what the payload passes as `resume_from_checkpoint`. The storage
+    /// keeps as many checkpoints as `save_total_limit` says, and 3 without it.
+    ///
+    /// A second `Trainer.train` of one task has the name with `.2` at its end, and so on. Tasks that
+    /// train different models at the same time need names of their own: use `sky.checkpoints` with
+    /// `sky.integrations.trainer_checkpoint` in the payload.
+    ///
+    /// The pool needs [`storage`](skyward_core::pool::PoolBuilder::storage), and the plugin is
+    /// [`transformers`].
+    ///
+    /// ```
+    /// # mod skyward { pub use skyward_core::*; pub use skyward_plugins as plugins; }
+    /// use skyward::plugins;
+    /// use skyward::pool::Pool;
+    /// use skyward::storage::Storage;
+    ///
+    /// let builder = Pool::builder()
+    ///     .storage(Storage::folder("/data/runs"))
+    ///     .plugin(plugins::transformers().checkpoints("run-42"));
+    /// ```
+    #[must_use]
+    pub fn checkpoints(mut self, name: impl Into<String>) -> Self {
+        self.checkpoints = Some(name.into());
+        self
+    }
+
     /// Sets how long the workers may take to meet before the first task. The default of 240 s is
     /// less than the time that a pool gives hooks, so that the error names the missing rank.
     #[must_use]
@@ -208,6 +243,7 @@ impl Accelerate {
                 _ => {}
             }
         }
+        self.check_checkpoints(cluster)?;
         let Some(fsdp) = &self.fsdp else { return Ok(()) };
         if accelerator.is_none() {
             return self.refuse(
@@ -230,6 +266,24 @@ impl Accelerate {
         fsdp.check()
     }
 
+    fn check_checkpoints(&self, cluster: &ClusterInfo) -> Result<()> {
+        let Some(name) = &self.checkpoints else { return Ok(()) };
+        if self.kind == Kind::Accelerate {
+            return self.refuse(
+                "keeps no checkpoints: only the `Trainer` of Transformers says when it saves",
+                "use `plugins::transformers().checkpoints(…)`, or `sky.checkpoints` in the payload",
+            );
+        }
+        Checkpoints::check_name(name)?;
+        if !cluster.storage {
+            return self.refuse(
+                &format!("keeps the checkpoints \"{name}\", and the pool has no storage for them"),
+                "name one where the pool is built: `.storage(Storage::folder(\"/data/runs\"))`",
+            );
+        }
+        Ok(())
+    }
+
     /// The variables that FSDP reads in a task of all workers; empty without FSDP.
     fn gang_variables(&self) -> BTreeMap<&'static str, String> {
         self.fsdp.as_ref().map(Fsdp::variables).unwrap_or_default()
@@ -249,12 +303,17 @@ impl Accelerate {
         Ok(())
     }
 
-    /// A hook for a cluster whose workers this plugin joins.
+    /// A hook for a cluster whose workers this plugin joins, or whose `Trainer` keeps checkpoints.
     fn hook(&self, cluster: &ClusterInfo, kind: HookKind, factory: &str) -> Option<Hook> {
         let cuda = cluster.accelerator.as_ref().is_some_and(|accelerator| without_nccl(accelerator).is_none());
         let hook = Hook::new(kind, "skyward_plugins/accelerate.py", SOURCE, factory);
-        let config = json!({"timeout": self.timeout.as_secs_f64(), "cuda": cuda, "fsdp": self.gang_variables()});
-        cluster.may_be_many().then(|| hook.config(config))
+        let config = json!({
+            "timeout": self.timeout.as_secs_f64(),
+            "cuda": cuda,
+            "fsdp": self.gang_variables(),
+            "checkpoints": self.checkpoints,
+        });
+        (cluster.may_be_many() || self.checkpoints.is_some()).then(|| hook.config(config))
     }
 }
 
@@ -273,6 +332,9 @@ impl Plugin for Accelerate {
         }
         if self.fsdp.is_some() {
             text += ".fsdp(…)";
+        }
+        if let Some(name) = &self.checkpoints {
+            text += &format!(".checkpoints({name:?})");
         }
         text
     }

@@ -32,6 +32,7 @@ fn accelerate_and_transformers_hold_the_contract() {
     for plugin in [accelerate(), transformers()] {
         plugin_suite::all(&plugin).unwrap();
         let options = plugin.mixed_precision(MixedPrecision::Bf16).fsdp(Fsdp::wrap_model_layers());
+        plugin_suite::all(&options.clone().checkpoints("run-42")).unwrap();
         plugin_suite::all(&options.version("1.15.0").timeout(Duration::from_secs(30))).unwrap();
     }
 }

@@ -48,6 +48,15 @@ impl Checkpoints {
         Ok(Self(Store { storage: storage.clone(), layout: Layout::new(name)? }))
     }
 
+    /// Checks a name, as [`open`](Self::open) does: for a plugin that passes it on to payloads.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidSpec`] for a text that is no name.
+    pub fn check_name(name: &str) -> Result<()> {
+        Layout::new(name).map(|_| ())
+    }
+
     /// The name.
     pub fn name(&self) -> &str {
         self.0.layout.name()

@@ -43,13 +43,23 @@ pub struct ClusterInfo {
     pub shared_host: bool,
     /// Whether the number of nodes may change during the pool's life.
     pub elastic: bool,
+    /// Whether the pool has a storage, where the checkpoints of payloads are.
+    pub storage: bool,
 }
 
 impl ClusterInfo {
-    /// A cluster with this number of nodes and of workers on each node, without accelerators and of
-    /// fixed size.
+    /// A cluster with this number of nodes and of workers on each node, of fixed size, without
+    /// accelerators and without a storage.
     pub fn new(nodes: u32, workers_per_node: u32) -> Self {
-        Self { nodes, workers_per_node, accelerator: None, cpus: None, shared_host: false, elastic: false }
+        Self {
+            nodes,
+            workers_per_node,
+            accelerator: None,
+            cpus: None,
+            shared_host: false,
+            elastic: false,
+            storage: false,
+        }
     }
 
     /// The same cluster with these accelerators on each node; `None` for nodes without any.
@@ -86,6 +96,13 @@ impl ClusterInfo {
     #[must_use]
     pub fn elastic(mut self, elastic: bool) -> Self {
         self.elastic = elastic;
+        self
+    }
+
+    /// The same cluster with a storage for checkpoints, or without one.
+    #[must_use]
+    pub fn storage(mut self, storage: bool) -> Self {
+        self.storage = storage;
         self
     }
 

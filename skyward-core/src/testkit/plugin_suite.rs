@@ -55,7 +55,7 @@ pub fn clusters() -> Vec<ClusterInfo> {
         for accelerator in [None, Some(Accelerator::new("H100", 8)), Some(Accelerator::new("T4", 1))] {
             for elastic in [false, true] {
                 let cluster = ClusterInfo::new(nodes, workers).accelerator(accelerator.clone());
-                clusters.push(cluster.elastic(elastic).shared_host(nodes == 2));
+                clusters.push(cluster.elastic(elastic).shared_host(nodes == 2).storage(workers != 2));
             }
         }
     }

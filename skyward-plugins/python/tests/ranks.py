@@ -40,7 +40,7 @@ def torch(**config: Any) -> Plugin:
 
 def accelerate(**config: Any) -> Plugin:
     """The hook of the plugins accelerate and transformers with this configuration."""
-    return "accelerate", {"timeout": 60.0, "cuda": False, "fsdp": {}, **config}
+    return "accelerate", {"timeout": 60.0, "cuda": False, "fsdp": {}, "checkpoints": None, **config}
 
 
 _RUN = """

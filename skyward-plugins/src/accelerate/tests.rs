@@ -145,7 +145,7 @@ fn precision_holds_for_every_task_and_fsdp_where_all_run_together() {
         "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
         "FSDP_TRANSFORMER_CLS_TO_WRAP": "LlamaDecoderLayer",
     });
-    assert_eq!(app.config, json!({"timeout": 9.0, "cuda": true, "fsdp": variables}));
+    assert_eq!(app.config, json!({"timeout": 9.0, "cuda": true, "fsdp": variables, "checkpoints": null}));
 }
 
 #[test]
@@ -185,6 +185,48 @@ fn hooks_are_there_where_they_matter() {
 }
 
 #[test]
+fn checkpoints_have_hooks_on_one_worker_too() {
+    let plugin = transformers().checkpoints("run-42");
+    for cluster in [ClusterInfo::new(1, 1), cpus()] {
+        let cluster = cluster.storage(true);
+        assert_eq!(plugin.joins_world(&cluster), cluster.nodes == 2);
+        plugin.transform(Image::new(), &cluster).unwrap();
+        for hook in [plugin.around_app(&cluster), plugin.around_task(&cluster)] {
+            assert_eq!(hook.unwrap().config["checkpoints"], "run-42");
+        }
+    }
+}
+
+#[test]
+fn checkpoints_that_nothing_could_keep_are_refused() {
+    let stored = ClusterInfo::new(1, 1).storage(true);
+    for (plugin, cluster, message, hint) in [
+        (
+            transformers().checkpoints("run-42"),
+            ClusterInfo::new(1, 1),
+            "the plugin `transformers` keeps the checkpoints \"run-42\", and the pool has no storage for them",
+            "name one where the pool is built: `.storage(Storage::folder(\"/data/runs\"))`",
+        ),
+        (
+            accelerate().checkpoints("run-42"),
+            stored.clone(),
+            "the plugin `accelerate` keeps no checkpoints: only the `Trainer` of Transformers says when it saves",
+            "use `plugins::transformers().checkpoints(…)`, or `sky.checkpoints` in the payload",
+        ),
+        (
+            transformers().checkpoints("run/42"),
+            stored,
+            "`run/42` is no name of checkpoints",
+            "use 1 to 100 letters from A to Z, digits, `.`, `_` and `-`, with no `.` at the beginning: `run-42`",
+        ),
+    ] {
+        let error = plugin.transform(Image::new(), &cluster).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+        assert_eq!((error.message(), error.hint()), (message, Some(hint)));
+    }
+}
+
+#[test]
 fn it_is_written_as_it_was_made() {
     for (plugin, written) in [
         (accelerate(), "plugins::accelerate()"),
@@ -196,6 +238,7 @@ fn it_is_written_as_it_was_made() {
             accelerate().mixed_precision(MixedPrecision::Bf16).fsdp(layers()),
             "plugins::accelerate().mixed_precision(MixedPrecision::Bf16).fsdp(…)",
         ),
+        (transformers().checkpoints("run-42"), "plugins::transformers().checkpoints(\"run-42\")"),
     ] {
         assert_eq!(plugin.constructor(), written);
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from math import isfinite
 from typing import Any
 
 from .._sky.checkpoints import Checkpoints
@@ -65,7 +66,7 @@ def keras_checkpoint(ckpt: Checkpoints, /, *, every: int = 1) -> Any:
             step = epoch + 1
             if not ckpt.due(step, every=every):
                 return
-            with ckpt.save(step, meta={name: float(value) for name, value in (logs or {}).items()}) as folder:
+            with ckpt.save(step, meta=_numbers(logs or {})) as folder:
                 self.model.save_weights(folder / _weights(rank))
                 _random_states.save(folder / _states(rank), map(keras.ops.convert_to_numpy, _seeds(self.model)))
 
@@ -75,6 +76,12 @@ def keras_checkpoint(ckpt: Checkpoints, /, *, every: int = 1) -> Any:
 def _seeds(model: Any) -> list[Any]:
     """Return the states of the generators of layers such as `Dropout`, which Keras saves with no weights."""
     return [variable for variable in model.variables if variable.name == "seed_generator_state"]
+
+
+def _numbers(logs: dict[str, Any]) -> dict[str, float]:
+    """Return what `fit` reports of an epoch, without what JSON has not, such as the loss of a diverged model."""
+    numbers = {name: float(value) for name, value in logs.items()}
+    return {name: number for name, number in numbers.items() if isfinite(number)}
 
 
 def _weights(rank: int) -> str:

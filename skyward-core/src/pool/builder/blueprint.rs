@@ -43,7 +43,8 @@ impl PoolBuilder {
             .accelerator(self.requirements.accelerator.clone())
             .cpus(self.requirements.cpus)
             .shared_host(self.provider.capabilities().shared_host)
-            .elastic(self.nodes.is_elastic());
+            .elastic(self.nodes.is_elastic())
+            .storage(self.storage.is_some());
         self.plugins.check(&cluster)?;
         if let Some(misfit) = self.misfits.first() {
             return Err(misfit.clone());
