@@ -7,9 +7,8 @@ from math import isfinite
 from typing import Any
 
 from .._sky.checkpoints import Checkpoints
-from .._sky.cluster import instance_info
+from .._sky.cluster import instance_info, is_in_broadcast
 from . import _random_states
-from ._wrap import together
 
 
 def keras_checkpoint(ckpt: Checkpoints, /, *, every: int = 1) -> Any:
@@ -37,9 +36,9 @@ def keras_checkpoint(ckpt: Checkpoints, /, *, every: int = 1) -> Any:
     """
     keras: Any = import_module("keras")
     info = instance_info()
-    # On several workers each saves files of its own name: `fit` may leave them with other states of
+    # Ranks of a world save files of names of their own: `fit` may leave them with other states of
     # generators.
-    rank = info.rank if together(info) else 0
+    rank = info.rank if info.joined and is_in_broadcast() else 0
 
     class KerasCheckpoint(keras.callbacks.Callback):  # type: ignore[misc]
         """Saves at the ends of epochs."""

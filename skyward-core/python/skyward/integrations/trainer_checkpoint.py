@@ -117,7 +117,8 @@ def trainer_checkpoint(ckpt: Checkpoints, /) -> Any:
             # What rank 0 has is kept by rank 0 alone: with `save_on_each_node`, files of one name differ.
             others = _names_of_head(names_in(source))
             with ckpt.save(step) as folder:
-                if args.local_process_index == 0:
+                # A task alone has a world of one rank, whose local index is that of its accelerator.
+                if state.is_world_process_zero or args.local_process_index == 0:
                     keep(source, folder, frozenset() if state.is_world_process_zero else others)
                 if state.is_world_process_zero and args.load_best_model_at_end and state.best_model_checkpoint:
                     keep_best(Path(state.best_model_checkpoint), source, folder)
